@@ -57,13 +57,14 @@ class Administered(ABC):
         By IncrementalAlterConfigs. Raises KafkaException with the broker's answer, Z2K-6003.
         """
         if kind is ResourceType.BROKER:
-            return alter_configs(self.admin_for(kind, name), kind, name, values)
-        return by_new_clients(
-            self.new_admin,
-            lambda admin: alter_configs(admin, kind, name, values),
-            f"the configuration of {name} is changed",
-            deadline_s=2 * ADMIN_TIMEOUT_S,
-        )
+            alter_configs(self.admin_for(kind, name), kind, name, values)
+        else:  # it goes to whom brokers name as the controller, and they name one of them at random
+            by_new_clients(
+                self.new_admin,
+                lambda admin: alter_configs(admin, kind, name, values),
+                f"{name} is configured",
+                deadline_s=2 * ADMIN_TIMEOUT_S,
+            )
 
     def describe_configs(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
         """All settings of a topic or of one broker, by name. Raises as `alter_configs`."""

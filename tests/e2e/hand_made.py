@@ -35,8 +35,14 @@ SCRAM: Final = "SCRAM-SHA-256"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 READY_S: Final = 240.0
+STOPS_S: Final = 180.0
+"""A broker that is killed instead cannot start again before ZooKeeper has ended its session."""
+DELIVERED_S: Final = 240
+"""A record may wait so long for a leader: a broker that restarts on a busy machine is away for a while."""
 RECORDS_PER_S: Final = 50
 """Of the client: enough to have some under way at every moment. As many as brokers take would keep the machine busy."""
+PATIENT: Final = {"controller.quorum.fetch.timeout.ms": 6_000, "zk2kraft.takeover.max.ms": 60_000}
+"""On a busy machine a leader that stays may be silent for 2 s, and a takeover may last longer than 15 s."""
 MIGRATION_PROTOCOLS: Final = "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
 
 
@@ -130,6 +136,7 @@ class HandMade:
             "zookeeper.connect": self.zookeeper,
             "log.dirs": self.data(controller),
             "zk2kraft.gates": "pause",
+            **PATIENT,
             **self.extra_of_controllers,
             **{key.replace("_", "."): value for key, value in changed.items()},
         }
@@ -165,10 +172,10 @@ class HandMade:
         process = self._running.pop(name)
         process.terminate()
         try:
-            process.wait(60)
+            process.wait(STOPS_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
     def close(self) -> None:
         for name in list(reversed(self._running)):
@@ -182,10 +189,11 @@ class HandMade:
         self.start("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", path)
 
     def znode(self, path: str) -> bytes:
-        client = KazooClient(f"{HOST}:{self.ports[0]}")
+        again = {"max_tries": -1, "max_delay": 0.5, "deadline": READY_S}
+        client = KazooClient(f"{HOST}:{self.ports[0]}", timeout=60, command_retry=again)
         client.start(READY_S)
         try:
-            return bytes(client.get(CHROOT + path)[0])
+            return bytes(client.retry(client.get, CHROOT + path)[0])
         finally:
             client.stop()
             client.close()
@@ -237,7 +245,7 @@ class HandMade:
         until(lambda: all(self.is_registered(broker) for broker in BROKERS), "the brokers are registered")
         admin = self.admin_file()
         create = ("--create", "--if-not-exists", "--topic", "orders", "--partitions", 12, "--replication-factor", 3)
-        until(lambda: self._ran("org.apache.kafka.tools.TopicCommand", *admin, *create), "a topic can be made")
+        until(lambda: self.ran("org.apache.kafka.tools.TopicCommand", *admin, *create), "a topic can be made")
         self.allow("app", "--operation", "All", "--topic", "*")
         self.allow("app", "--operation", "All", "--group", "*")
 
@@ -257,7 +265,7 @@ class HandMade:
         write(path, {**lines, "sasl.jaas.config": login(PLAIN_MODULE, "migrator")})
         where = f"{HOST}:{self.ports[4 + CONTROLLERS.index(controller)]}"
         options = ("--bootstrap-controller", where, "--command-config", path, "describe", "--status")
-        assert not self._ran("org.apache.kafka.tools.MetadataQuorumCommand", *options)
+        assert not self.ran("org.apache.kafka.tools.MetadataQuorumCommand", *options)
 
     def allow(self, user: str, *what: object) -> None:
         principal = ("--add", "--allow-principal", f"User:{user}")
@@ -267,7 +275,7 @@ class HandMade:
         principal = ("--remove", "--force", "--allow-principal", f"User:{user}")
         self.tool("kafka.admin.AclCommand", *self.admin_file(), *principal, *what)
 
-    def _ran(self, main: str, *arguments: object) -> bool:
+    def ran(self, main: str, *arguments: object) -> bool:
         try:
             self.tool(main, *arguments)
         except (AssertionError, subprocess.TimeoutExpired):
@@ -297,7 +305,7 @@ class Traffic:
         self._thread.start()
 
     def _run(self) -> None:
-        producer = Producer({**self._settings, "enable.idempotence": True, "delivery.timeout.ms": 120_000})
+        producer = Producer({**self._settings, "enable.idempotence": True, "delivery.timeout.ms": DELIVERED_S * 1000})
         number = 0
         while not self._stop.wait(1 / RECORDS_PER_S):
             try:
@@ -306,7 +314,7 @@ class Traffic:
             except (BufferError, KafkaException):  # the same number again: a broker that just started knows no topic
                 pass
             producer.poll(0)
-        producer.flush(120)
+        producer.flush(DELIVERED_S)
 
     def _delivered(self, error: object, message: object) -> None:
         with self._lock:
@@ -317,7 +325,7 @@ class Traffic:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(150)
+        self._thread.join(DELIVERED_S + 30)
         assert not self._thread.is_alive(), "the producer did not end"
 
     def lost(self) -> set[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -26,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from migrator.lab.admin import by_new_clients
-from migrator.lab.cluster import LabCluster
+from migrator.lab.cluster import DID_NOTHING, LOOKS_FOR_FLAWS_S, LabCluster
 from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import (
@@ -49,6 +50,8 @@ pytestmark = pytest.mark.lab
 
 MOVED = "moved"
 RECORDS = 2_000
+NOBODY_BALANCES = {"auto.leader.rebalance.enable": False}
+"""Where a test says who leads: after 300 s, which a busy machine may need, leaders go back to preferred replicas."""
 
 Answer = TypeVar("Answer")
 
@@ -57,9 +60,22 @@ def once(make: Callable[[], AdminClient], ask: Callable[[AdminClient], Answer], 
     """The answer to a request that is sent once, by whichever client connects.
 
     Brokers name one of them at random as the controller, and librdkafka now and then waits for the one of an earlier
-    answer without connecting to it; then a new client asks (lab/admin.py).
+    answer without connecting to it; then a new client asks (lab/admin.py). So it does after a refusal that passes by
+    itself: who was asked is controller no more, or a broker is fenced for a moment; nothing was done then.
     """
-    return by_new_clients(make, ask, what, deadline_s=HANGS_AFTER_S)
+    answers: list[Answer] = []
+
+    def why_not() -> str | None:
+        try:
+            answers.append(by_new_clients(make, ask, what, deadline_s=HANGS_AFTER_S))
+        except KafkaException as error:
+            if error.args[0].code() not in DID_NOTHING:
+                raise
+            return str(error)
+        return None
+
+    wait_for(why_not, what)
+    return answers[0]
 
 
 def create(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:
@@ -90,8 +106,15 @@ def at_rest(**partitions: Sequence[int]) -> dict[str, Any]:
 
 
 def wait_assignment(cluster: LabCluster, topic: str, wanted: dict[str, Any]) -> None:
+    """A move ends by a change of the ISR, which a broker with the flaw of docs/undo.md reports to nobody."""
+    looked = time.monotonic()
+
     def why_not() -> str | None:
+        nonlocal looked
         found = assignment(cluster, topic)
+        if found != wanted and time.monotonic() - looked > LOOKS_FOR_FLAWS_S:
+            cluster.restart_flawed()
+            looked = time.monotonic()
         return None if found == wanted else f"{found}"
 
     wait_for(why_not, f"{topic} is at {wanted}")
@@ -120,7 +143,7 @@ def order(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:
     async def ask() -> AlterPartitionReassignmentsResponse:
         connection = BrokerConnection("127.0.0.1", cluster.brokers[0].spec.port, "a test")
         try:
-            return await connection.ask(request, 0, AlterPartitionReassignmentsResponse, 30)
+            return await connection.ask(request, 0, AlterPartitionReassignmentsResponse, 120)
         finally:
             connection.close()
 
@@ -144,7 +167,7 @@ def consumed(cluster: LabCluster, topic: str, partitions: int) -> list[str]:
         def why_not() -> str | None:
             """Clients hear a moment later than ZooKeeper who leads."""
             try:
-                ends.update({each.partition: consumer.get_watermark_offsets(each, timeout=5)[1] for each in wanted})
+                ends.update({each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in wanted})
             except KafkaException as error:
                 return str(error)
             return None
@@ -153,8 +176,8 @@ def consumed(cluster: LabCluster, topic: str, partitions: int) -> list[str]:
         consumer.assign(wanted)
         found: list[str] = []
         for _ in range(sum(ends.values())):
-            message = consumer.poll(30)
-            assert message is not None, f"{len(found)} records after 30 s without one"
+            message = consumer.poll(HANGS_AFTER_S)
+            assert message is not None, f"{len(found)} records after {HANGS_AFTER_S} s without one"
             assert message.error() is None, message.error()
             value = message.value()
             assert isinstance(value, bytes)
@@ -205,7 +228,7 @@ def elect_preferred_leader(cluster: LabCluster, topic: str, partition: int) -> s
 
 
 def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(laboratory: Laboratory) -> None:
-    with ready_cluster(laboratory) as (cluster, controller):
+    with ready_cluster(laboratory, extra=NOBODY_BALANCES) as (cluster, controller):
         create(cluster, MOVED, (0, 1), (1, 2))
         produce(cluster, MOVED, RECORDS)
         controller.start()
@@ -307,7 +330,7 @@ def test_a_successor_ends_a_move_that_its_predecessor_began(laboratory: Laborato
 
 
 def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Laboratory) -> None:
-    with ready_cluster(laboratory) as (cluster, controller):
+    with ready_cluster(laboratory, extra=NOBODY_BALANCES) as (cluster, controller):
         create(cluster, MOVED, (1, 2))
         produce(cluster, MOVED, RECORDS)
         controller.start()

@@ -44,8 +44,7 @@ pytestmark = pytest.mark.lab
 M = TypeVar("M", bound=Message)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-SETTLES_S: Final = 5.0
-"""Stock's publishers run on threads of their own."""
+SETTLES_S: Final = 120.0
 OWN: Final = "(its own id)"
 ALTERED: Final = [
     *((CLIENT_METRICS, "m", "interval.ms", value) for value in ("100", "99", "3600001", " 100", "x", "", "+100")),
@@ -91,11 +90,22 @@ async def describe(side: Side, type_: int, name: str) -> tuple[int, dict[str, tu
     return result.error_code, entries
 
 
+async def settled(side: Side, *marks: str) -> None:
+    """Until all that was asked is known everywhere. Stock tells its publishers one after the other, on a thread of
+    their own: when it describes the second of two changes, all of them have heard of what was before the first.
+    """
+    for mark in marks:
+        assert await alter(side, TOPIC, "orders", "delete.retention.ms", mark) == 0
+        async with asyncio.timeout(SETTLES_S):
+            while (await describe(side, TOPIC, "orders"))[1].get("delete.retention.ms", ("",))[0] != mark:
+                await asyncio.sleep(0.1)
+
+
 async def is_closed(side: Side, key: int) -> bool:
     reader, writer = await asyncio.open_connection(HOST, side.port)
     try:
         writer.write(struct.pack(">ihhih", 10, key, 0, 7, -1))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SETTLES_S):
             return await reader.read() == b""
     finally:
         writer.close()
@@ -115,7 +125,7 @@ async def throttled(side: Side) -> list[tuple[int, bool]]:
     everybody = (ClientQuotaEntity("user", None),)
     entry = AlterClientQuotasEntry(everybody, (ClientQuotaOp("controller_mutation_rate", 0.1, False),))
     await side.connection.ask(AlterClientQuotasRequest((entry,)), 1, AlterClientQuotasResponse)
-    await asyncio.sleep(SETTLES_S)  # stock hears of its own quotas a moment later
+    await settled(side, "3", "4")
     found = []
     for version, name in ((7, "q1"), (7, "q2"), (5, "q3"), (6, "q4")):
         request = CreateTopicsRequest((CreatableTopic(name, 3, 1),), 30_000)
@@ -146,7 +156,8 @@ async def differences(ours: Side, stock: Side) -> tuple[int, list[str]]:
 
     for asked in ALTERED:
         note(f"alter {asked}", await alter(ours, *asked), await alter(stock, *asked))
-    await asyncio.sleep(SETTLES_S)  # stock describes what its publishers have heard of
+    for side in (ours, stock):
+        await settled(side, "1", "2")
     for type_, name in DESCRIBED:
         (code, mine), (theirs_code, theirs) = await describe(ours, type_, name), await describe(stock, type_, name)
         note(f"describe {type_} {name}", code, theirs_code)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import NewTopic
 
 from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
@@ -60,8 +59,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> int:
 
 
 def create_topic(cluster: LabCluster, topic: str) -> None:
-    cluster.admin().create_topics([NewTopic(topic, 3, 3)])[topic].result(120)
-    cluster.wait_isr_whole([topic])
+    cluster.create_topics([topic], partitions=3)
 
 
 def pids(*servers: Server) -> list[int]:
@@ -130,6 +128,7 @@ def test_an_ensemble_of_three_serves_when_one_is_killed(laboratory: Laboratory) 
     zookeeper = ZooKeeper(laboratory, servers=3)
     zookeeper.start()
     zookeeper.servers[0].kill()
+    zookeeper.wait_led()  # a write whose connection ends is not made again
     client = zookeeper.client()
     client.create("/lab/hello", b"world")
     assert client.read("/lab/hello") == b"world"
@@ -177,8 +176,8 @@ def test_make_lab_leaves_nothing_behind(tmp_path: Path, kafka_artifacts: object,
     assert len(children) == 2
     assert all(map(lives, children))
     os.kill(run.pid, signal_number)
-    run.communicate(timeout=30)
-    wait_until(_why_alive(children), name="children", deadline_s=10)
+    run.communicate(timeout=HANGS_AFTER_S)
+    wait_until(_why_alive(children), name="children", deadline_s=HANGS_AFTER_S)
 
 
 def _why_alive(children: list[int]) -> Callable[[], str | None]:

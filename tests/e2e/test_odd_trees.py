@@ -70,11 +70,22 @@ def zookeeper_says(connect: str, path: str) -> Any:
     return None if znode is None else json.loads(znode.data or b"null")
 
 
+def wait_at_rest(connect: str, topic: str, replicas: list[int]) -> None:
+    """ZooKeeper follows the log a moment later."""
+    wanted = {"partitions": {"0": replicas}, "adding_replicas": {}, "removing_replicas": {}}
+
+    def why_not() -> str | None:
+        found = zookeeper_says(connect, f"/brokers/topics/{topic}")
+        return None if {key: found[key] for key in wanted} == wanted else f"{found}"
+
+    wait_for(why_not, f"{topic} is at {replicas}")
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_an_odd_tree_is_copied_as_stock_copies_it(seed: int, laboratory: Laboratory, tmp_path: Path) -> None:
     odd = odd_tree(seed)
     zookeeper = ZooKeeper(laboratory)
-    zookeeper.start(60)
+    zookeeper.start()
     theirs = stock_copies(laboratory, planted(zookeeper, "/stock", odd), odd)
 
     connect = planted(zookeeper, "/ours", odd)
@@ -95,10 +106,7 @@ def test_an_odd_tree_is_copied_as_stock_copies_it(seed: int, laboratory: Laborat
             return None if zookeeper_says(connect, "/admin/reassign_partitions") is None else "it is still there"
 
         wait_for(why_not, "the order is taken")
-        arrived, ordered = (zookeeper_says(connect, f"/brokers/topics/{name}") for name in ("has-arrived", odd.ordered))
-        assert arrived["partitions"] == {"0": [4, 2]}
-        assert arrived["adding_replicas"] == arrived["removing_replicas"] == {}
-        assert ordered["partitions"] == {"0": [2, 1]}
-        assert ordered["adding_replicas"] == ordered["removing_replicas"] == {}
+        wait_at_rest(connect, "has-arrived", [4, 2])
+        wait_at_rest(connect, odd.ordered, [2, 1])
         assert zookeeper_says(connect, "/brokers/topics/moves")["adding_replicas"] == {"0": [4], "1": [4, 3]}
         ours.stop()

@@ -13,7 +13,7 @@ from confluent_kafka.admin import ResourceType
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import cancel_reassignment, list_reassignments, reassign
-from tests.e2e.support import assert_same, ready_cluster, wait_for
+from tests.e2e.support import HANGS_AFTER_S, assert_same, ready_cluster, wait_for
 from tests.e2e.test_admin_requests import (
     assert_all_there,
     assignment,
@@ -44,7 +44,7 @@ def fill(cluster: LabCluster, topic: str) -> None:
     for number in range(RECORDS):
         producer.produce(topic, str(number).encode(), partition=number % 3, headers={"padding": PADDING})
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(HANGS_AFTER_S) == 0
 
 
 def throttle(cluster: LabCluster, topic: str) -> None:

@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic, ResourceType
+from confluent_kafka.admin import ResourceType
 
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import assert_same, produce, ready_cluster, wait_for
+from tests.e2e.test_admin_requests import create
 
 pytestmark = pytest.mark.lab
 
@@ -41,8 +42,7 @@ def test_a_partition_without_leader_gets_an_unclean_one_once_its_topic_allows_it
     with ready_cluster(laboratory, topics=1, extra=extra) as (cluster, controller):
         controller.start()
         controller.wait_dual_write()
-        (asked,) = cluster.admin().create_topics([NewTopic(TOPIC, 1, replica_assignment=[[0, 1]])]).values()
-        asked.result(120)
+        create(cluster, TOPIC, (0, 1))
         in_sync, behind = cluster.brokers[0], cluster.brokers[1]
         behind.kill()
         produce(cluster, TOPIC, 10)  # acknowledged by all in sync: the other had to leave

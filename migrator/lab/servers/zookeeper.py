@@ -29,7 +29,7 @@ TICK_MS: Final = 1000
 """Sessions end on a multiple of this: short, so that a test that waits for an expiry does not wait long."""
 
 SESSION_MS_MIN: Final = 2000
-SESSION_MS_MAX: Final = 120_000
+SESSION_MS_MAX: Final = 300_000
 CLIENT_TIMEOUT_S: Final = 20.0
 NETTY: Final = "org.apache.zookeeper.server.NettyServerCnxnFactory"
 """The only way of a server to speak TLS."""
