@@ -45,7 +45,7 @@ from migrator.wire.messages.topics import (
 from tests.support.builders import an_id
 
 TOPIC: Final = 2
-HEARTBEATS_MAX: Final = 300
+HEARTBEATS_MAX: Final = 1_200
 NEVER_FENCED: Final = {"broker.session.timeout.ms": "600000"}
 Configs = tuple[tuple[str, str], ...]
 T = TypeVar("T")

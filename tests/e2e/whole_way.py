@@ -10,8 +10,9 @@ from migrator.lab.ours import OurController
 from migrator.lab.servers.broker import IBP
 from migrator.lab.servers.controller import ControllerSpec, quorum_specs
 from migrator.lab.servers.properties import Value
-from tests.e2e.quorums import start, wait_ruling
+from tests.e2e.quorums import PATIENT, start, wait_ruling
 from tests.e2e.support import (
+    LONG_WINDOW,
     assert_same,
     claims,
     copies,
@@ -45,7 +46,8 @@ def waiting(
     cluster: LabCluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
 ) -> list[OurController]:
     """Waiting brokers, and ours for them, formatted and not started."""
-    specs = waiting_brokers(cluster, voters=voters, ibp=ibp, extra=extra)
+    patient = {**LONG_WINDOW, **PATIENT, **(extra or {})}
+    specs = waiting_brokers(cluster, voters=voters, ibp=ibp, extra=patient)
     ours = [OurController(cluster.laboratory, spec, cluster.cluster_id) for spec in specs]
     for each in ours:
         each.prepare()
