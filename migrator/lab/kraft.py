@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
-from migrator.lab.admin import ADMIN_TIMEOUT_S, Administered
+from migrator.lab.admin import ADMIN_TIMEOUT_S, Administered, by_new_clients
 from migrator.lab.ours import OurController
 from migrator.lab.servers.broker import IBP, BrokerMode, BrokerProcess, BrokerSpec
 from migrator.lab.servers.controller import StockController, quorum_specs
@@ -152,9 +152,12 @@ class KraftCluster(Administered):
         wanted = list(names)
         factor = min(3, len(self.brokers))
         new = [NewTopic(each, partitions, factor, config=dict(config or {})) for each in wanted]
-        admin = self.admin()  # it has to outlive its requests
-        for future in admin.create_topics(new, operation_timeout=ADMIN_TIMEOUT_S).values():
-            future.result(ADMIN_TIMEOUT_S)
+
+        def ask(admin: AdminClient) -> None:
+            for future in admin.create_topics(new, operation_timeout=ADMIN_TIMEOUT_S).values():
+                future.result(ADMIN_TIMEOUT_S)
+
+        by_new_clients(self.new_admin, ask, "the creation of topics", deadline_s=2 * ADMIN_TIMEOUT_S)
         self.wait_isr_whole(wanted)
 
     def partitions(self) -> dict[str, Led]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +21,14 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 
 from migrator.findings.finding import FindingError
+from migrator.lab.admin import alter_configs
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Multi, Operation
 from migrator.zk.session import ZkSession
 from tests.e2e.support import ready_cluster, spoil, unspoil, wait_for
+from tests.e2e.test_admin_requests import once
 
 TOPICS: Final = [f"topic-{number}" for number in range(3)]
 BROKERS: Final = {
@@ -124,12 +128,23 @@ class Stage:
 
     def trim_log(self) -> None:
         """Change things until every segment on disk begins after now: the rest is in a snapshot."""
-        now, turn = self.controller.status()["quorum"]["log_end"], 0
-        while min(int(segment.stem) for segment in self.controller.metadata_log.glob("*.log")) < now:
-            turn += 1
-            assert turn < 100, self.controller.status()["quorum"]
+        now, turns = self.controller.status()["quorum"]["log_end"], count(1)
+
+        def why_not() -> str | None:
+            begins = min(int(segment.stem) for segment in self.controller.metadata_log.glob("*.log"))
+            if begins >= now:
+                return None
+            turn = next(turns)
             long = ",".join(f"{turn}:{broker}" for broker in range(500))
-            self.cluster.alter_configs(ResourceType.TOPIC, TOPICS[0], {THROTTLED: long})
+            values = {THROTTLED: long}
+            once(
+                self.cluster.new_admin,
+                lambda admin: alter_configs(admin, ResourceType.TOPIC, TOPICS[0], values),
+                "a topic's configuration is changed",
+            )
+            return f"after {turn} changes the log begins at {begins}, not at {now}"
+
+        wait_for(why_not, "what the log said is in a snapshot only")
 
     def wait_trouble(self, code: str, state: str) -> dict[str, Any]:
         """The driver says what holds it up, in its status and to Prometheus."""
@@ -161,6 +176,12 @@ class Stage:
         """Something that closes the gate was done: only now may what closed it before go."""
         before, self.stopper = self.stopper, undo
         before()
+
+    def asked(self, ask: Callable[[AdminClient], Future[Any]]) -> None:
+        """An administrator's request, sent once, by a client that connects: one that was made before a broker died may
+        wait for it.
+        """
+        once(self.cluster.new_admin, lambda admin: ask(admin).result(120), "an administrator is answered")
 
     # --- ZooKeeper behind everybody's back ------------------------------------------------------------------
 

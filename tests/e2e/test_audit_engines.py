@@ -126,7 +126,7 @@ def zookeeper(kafka_artifacts: Artifacts, tmp_path_factory: pytest.TempPathFacto
     """One for all tests here: each has a chroot of its own."""
     with Laboratory(tmp_path_factory.mktemp("zookeeper") / "lab", kafka_artifacts) as opened:
         started = ZooKeeper(opened)
-        started.start(60)
+        started.start()
         yield started
 
 
@@ -266,7 +266,7 @@ def test_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     own = ZooKeeper(laboratory)
-    own.start(60)
+    own.start()
     cluster = seeded(own, tmp_path, chroot="")
     cluster.change(ENCODED_AGAIN, ORDERED, *(change for _, change in ZOOKEEPER_PLANTS))
     out = tmp_path / "out"

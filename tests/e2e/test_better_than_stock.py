@@ -118,7 +118,7 @@ def test_k04_a_change_that_zookeeper_refused_reaches_it_and_the_brokers(stage: S
     """Where the new partition's znodes go, somebody left one."""
     moves = stage.moves()
     stage.change(Create("/brokers/topics/topic-0/partitions/4", b""))
-    stage.cluster.admin().create_partitions([NewPartitions("topic-0", 5)])["topic-0"].result(120)
+    stage.asked(lambda admin: admin.create_partitions([NewPartitions("topic-0", 5)])["topic-0"])
     stage.wait_calm(moves)
     stage.cluster.wait_isr_whole(["topic-0"])
     assert stage.json_at("/brokers/topics/topic-0")["partitions"].keys() == {"0", "1", "2", "3", "4"}
@@ -148,12 +148,12 @@ def test_k06_a_topic_is_created_where_an_earlier_one_left_its_configuration(stag
 
 
 def test_k15_a_refused_write_of_acls_is_no_success_and_k24_whoever_watches_hears_of_it(stage: Stage) -> None:
-    admin, path = stage.cluster.admin(), "/kafka-acl/Topic/secret"
-    admin.create_acls([_acl("User:alice")])[_acl("User:alice")].result(120)
+    path = "/kafka-acl/Topic/secret"
+    stage.asked(lambda admin: admin.create_acls([_acl("User:alice")])[_acl("User:alice")])
     wait_for(lambda: None if stage.cluster.zk.exists(path) else "not yet", "alice may read")
     abort_takeover = stage.keep_from_us(path, readable=True)
     moves = stage.moves()
-    admin.create_acls([_acl("User:bob")])[_acl("User:bob")].result(120)
+    stage.asked(lambda admin: admin.create_acls([_acl("User:bob")])[_acl("User:bob")])
     assert stage.wait_trouble("Z2K-2050", "SYNCING")["values"]["path"] == path
     assert stage.controller.metrics()["zk2kraft_dual_write"] == 0
     abort_takeover()
@@ -176,7 +176,7 @@ def test_k26_brokers_that_refuse_what_they_are_told_are_named_and_told_again(sta
         Create(CLUSTER_ACL, NOT_FOR_CONTROLLERS),
         Create("/kafka-acl-changes/acl_changes_", b"CLUSTER:kafka-cluster", sequence=True),
     )
-    stage.cluster.admin().create_topics([NewTopic("k26", 1, 3)])["k26"].result(120)
+    stage.asked(lambda admin: admin.create_topics([NewTopic("k26", 1, 3)])["k26"])
     later = (f"k26-{number}" for number in count())
 
     def refused() -> str | None:
@@ -257,6 +257,7 @@ def test_k13_a_comparison_writes_nothing_where_nothing_differs(stage: Stage) -> 
     """Quotas and ACLs are there: stock writes each of them again, and wakes every broker for it."""
     _configs(stage, "--add-config", "producer_byte_rate=1000")
     wait_for(lambda: None if stage.cluster.zk.exists("/config/clients/app") else "not yet", "the quota is there")
+    stage.wait_calm(0)
     told = {root: stage.cluster.zk.children(root) for root in ("/config/changes", "/kafka-acl-changes")}
     before = stage.written(["/config/clients/app", "/kafka-acl/Topic/secret"])
     stage.again()
@@ -293,12 +294,12 @@ def test_k21_a_topic_that_is_made_again_at_once_is_dropped_first_on_every_broker
 
 
 def test_k07_a_topic_that_was_made_again_while_nobody_wrote_to_zookeeper_is_replaced_there(stage: Stage) -> None:
-    path, admin = "/brokers/topics/again", stage.cluster.admin()
+    path = "/brokers/topics/again"
     before = stage.json_at(path)["topic_id"]
     stage.controller.kill()
     with stage.about_to_compare():
-        admin.delete_topics(["again"])["again"].result(120)
-        admin.create_topics([NewTopic("again", 2, 3)])["again"].result(120)
+        stage.asked(lambda admin: admin.delete_topics(["again"])["again"])
+        stage.asked(lambda admin: admin.create_topics([NewTopic("again", 2, 3)])["again"])
         assert stage.json_at(path)["topic_id"] == before
     assert stage.json_at(path)["topic_id"] != before
     assert stage.json_at(path)["partitions"].keys() == {"0", "1"}
@@ -321,12 +322,12 @@ def test_k20_a_broker_that_was_away_keeps_nothing_of_what_was_deleted_without_it
 
     Two of its logs have no topic id, as after a kill right after they were made: it then fails at FULL requests.
     """
-    admin, away = stage.cluster.admin(), stage.cluster.brokers[2]
+    away = stage.cluster.brokers[2]
     assert stage.logs_of("gone", 2)
     assert stage.logs_of("again", 2)
-    admin.delete_topics(["gone"])["gone"].result(120)
-    admin.delete_topics(["again"])["again"].result(120)
-    admin.create_topics([NewTopic("again", 2, 2)])["again"].result(120)
+    stage.asked(lambda admin: admin.delete_topics(["gone"])["gone"])
+    stage.asked(lambda admin: admin.delete_topics(["again"])["again"])
+    stage.asked(lambda admin: admin.create_topics([NewTopic("again", 2, 2)])["again"])
     stage.trim_log()
     stage.controller.kill()
     for log in ("gone-0", "topic-0-0"):

@@ -22,6 +22,7 @@ from tests.e2e.support import (
     wait_for,
     wait_zookeeper_rules,
 )
+from tests.e2e.test_admin_requests import once
 
 pytestmark = pytest.mark.lab
 
@@ -120,8 +121,11 @@ def test_a_broker_with_the_log_of_a_topic_that_was_deleted_without_it_holds_up_n
         away.kill()
         wait_for(lambda: None if not_led_by(cluster, away.broker_id) else "it leads", "the dead broker is fenced")
         # A client that still takes the dead broker for the controller waits for it; a new one hears of the living.
-        admin = AdminClient({"bootstrap.servers": cluster.brokers[0].address})
-        admin.delete_topics(["topic-1"])["topic-1"].result(120)
+        once(
+            lambda: AdminClient({"bootstrap.servers": cluster.brokers[0].address}),
+            lambda admin: admin.delete_topics(["topic-1"])["topic-1"].result(120),
+            "topic-1 is deleted",
+        )
         controller.kill()
         away.start()
         controller.start()

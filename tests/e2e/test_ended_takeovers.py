@@ -89,8 +89,8 @@ def test_a_full_send_that_lacks_one_partition_is_never_sent(laboratory: Laborato
         controller.wait_state("RETIRED")
         wait_zookeeper_rules(cluster)
         refused = [event for event in controller.events() if event.get("event") == "brokers.not_updated"]
-        assert refused
-        assert any("topic-1-2" in text for text in refused[0]["findings"])
+        assert refused  # a broker may be late to say what it has: the first refusal may be for that
+        assert any("topic-1-2" in text for event in refused for text in event["findings"])
         assert not [event for event in controller.events() if event.get("event") == "brokers.updated"]
         assert not list(laboratory.directory.glob("broker-*/data-*/*-stray"))
         cluster.create_topics(["goes-on"])

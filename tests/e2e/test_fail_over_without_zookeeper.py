@@ -10,7 +10,7 @@ import pytest
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
-from tests.e2e.quorums import TOPICS, leading, start, three_controllers, wait_ruling
+from tests.e2e.quorums import PATIENT, TOPICS, leading, start, three_controllers, wait_ruling
 from tests.e2e.support import produce, wait_for
 
 pytestmark = pytest.mark.lab
@@ -32,10 +32,11 @@ def led_by(cluster: LabCluster, broker: int) -> str | None:
 
 
 def test_a_broker_that_dies_while_nobody_can_claim_is_fenced_and_its_leaderships_move(laboratory: Laboratory) -> None:
-    with three_controllers(laboratory) as (cluster, ours):
+    with three_controllers(laboratory, PATIENT) as (cluster, ours):
         start(ours)
-        first = wait_ruling(ours)
+        wait_ruling(ours)
         produce(cluster, TOPICS[0], 50)
+        first = wait_ruling(ours)
         cluster.zookeeper.stop()
         first.kill()
         alive = [each for each in ours if each is not first]

@@ -143,7 +143,6 @@ def test_leaderships_leave_a_directory_that_fails_and_stay_in_the_others(laborat
     cluster.start()
     cluster.create_topics(["orders"], partitions=12)
     produced(cluster, "orders", 500)
-    leader = leader_of(cluster)
     broker = cluster.brokers[1]
     broker.stop()
     broker.start()
@@ -167,6 +166,7 @@ def test_leaderships_leave_a_directory_that_fails_and_stay_in_the_others(laborat
     assert broker.is_running
     assert all(1 in led.isr for key, led in of_topic(cluster, "orders").items() if key in kept)
     produced(cluster, "orders", 500)
+    leader = leader_of(cluster)  # another may have been elected since the start
     leader.kill()
     leader_of(cluster, other_than=leader)
     produced(cluster, "orders", 200)

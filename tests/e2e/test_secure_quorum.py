@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +23,8 @@ from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import client_security
 from migrator.node.transport.security import ListenerSecurity, SaslLogin, SaslSettings, read_security
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
-from tests.e2e.quorums import wait_ruling
-from tests.e2e.support import HANGS_AFTER_S, assert_same, produce, wait_for
+from tests.e2e.quorums import PATIENT, wait_ruling
+from tests.e2e.support import HANGS_AFTER_S, LONG_WINDOW, assert_same, produce, wait_for
 from tests.e2e.two_kinds import two_kinds
 from tests.support.certificates import Authority
 
@@ -77,7 +78,7 @@ def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(la
     cluster.start()
     cluster.create_topics(TOPICS)
     secured = {**sasl_ssl(authority, "controller"), "inter.broker.listener.name": "INSIDE"}
-    ours = our_quorum(cluster, 3, secured)
+    ours = our_quorum(cluster, 3, {**LONG_WINDOW, **PATIENT, **secured})
     cluster.restart_as(lambda spec: spec.as_migrating(ours[0].voters))
     cluster.wait_isr_whole(TOPICS)
     for each in ours:
@@ -85,9 +86,10 @@ def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(la
     for each in ours:
         each.wait_ready()
 
-    leader = wait_ruling(ours)
+    wait_ruling(ours)
     cluster.create_topics(["made-under-ours"])
     produce(cluster, "made-under-ours", 100)
+    leader = wait_ruling(ours)
     leader.kill()
     left = [each for each in ours if each is not leader]
     successor = wait_ruling(left)
@@ -178,8 +180,14 @@ def test_kafkas_tools_log_in_to_ours_and_ours_to_stock_by_plain_and_scram(labora
                     return str(error)
                 return None
 
+            def why_not_refused(why_not: Callable[[], str | None] = why_not) -> str | None:
+                """It may take longer than we wait for an answer."""
+                said = str(why_not())
+                assert said != str(None), "a wrong password was taken"
+                return None if "refused our login" in said else said
+
             if refused:
-                assert "refused our login" in str(why_not())
+                wait_for(why_not_refused, f"stock refuses our {mechanism}")
             else:
                 wait_for(why_not, f"stock takes our {mechanism}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from migrator.lab.servers.properties import Value
 from migrator.node.zookeeper.request_limits import ask_servers
 from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.session import ZkSession
-from tests.e2e.support import assert_same
+from tests.e2e.support import AUDIT_DEADLINE_S, assert_same, wait_for
 from tests.e2e.whole_way import rollback, topic_made, waiting
 from tests.support.java_keytool import JavaStores
 
@@ -106,7 +107,22 @@ def check(cluster: LabCluster, ours: OurController, options: str) -> subprocess.
     words = ["check", "--zookeeper", cluster.zookeeper_connect, "--controllers", str(ours.properties_file)]
     command = [sys.executable, "-m", "api", *words, "--clients"]
     environment = {**os.environ, "KAFKA_OPTS": options}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=AUDIT_DEADLINE_S, check=False, env=environment
+    )
+
+
+def why_not_limited(cluster: LabCluster, session: ZkSession) -> str | None:
+    """A server that is slow to answer has no limit yet."""
+    (limit,) = ask_servers(cluster.zookeeper_connect, 2 * JUTE_MAXBUFFER, session.sockets)
+    return None if (limit.passed, limit.unknown) == (JUTE_MAXBUFFER, "") else str(limit)
+
+
+def why_not_refused(cluster: LabCluster, reason: str) -> str | None:
+    """No session comes to be; one that had no answer at all in its time knows no reason."""
+    with pytest.raises(FindingError, match="Z2K-2001") as refused:
+        ZkSession(cluster.zookeeper_connect).start(3)
+    return None if reason in str(refused.value) else str(refused.value)
 
 
 def test_there_and_back_where_zookeeper_wants_tls_and_certificates(
@@ -129,16 +145,14 @@ def test_there_and_back_where_zookeeper_wants_tls_and_certificates(
     assert "brokers [0, 1]" in found.stdout
     assert "Z2K-1045" not in found.stdout, "znodes of the brokers' login are ours as well"
     with ZkSession(cluster.zookeeper_connect) as session:
-        (limit,) = ask_servers(cluster.zookeeper_connect, 2 * JUTE_MAXBUFFER, session.sockets)
-        assert (limit.passed, limit.unknown) == (JUTE_MAXBUFFER, "")
+        wait_for(partial(why_not_limited, cluster, session), "ZooKeeper's limit is found")
     for options, reason in (
         (flags(stores, zookeeper__ssl__keyStore__location=None), "it refuses our TLS settings or certificate"),
         (flags(stores, zookeeper__ssl__trustStore__location=None), "its certificate is not trusted"),
         (login(stores), "this port speaks TLS, and this session does not"),
     ):
         monkeypatch.setenv("KAFKA_OPTS", options)
-        with pytest.raises(FindingError, match=f"Z2K-2001.*{reason}"):
-            ZkSession(cluster.zookeeper_connect).start(3)
+        wait_for(partial(why_not_refused, cluster, reason), reason)
     monkeypatch.setenv("KAFKA_OPTS", flags(stores))
 
     ours.launch()
