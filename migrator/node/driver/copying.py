@@ -20,6 +20,7 @@ from migrator.driver.copy import copied, make_copy, transaction_batches
 from migrator.driver.gate import content_findings
 from migrator.driver.machine import Happened
 from migrator.driver.tree import replicas_gone
+from migrator.findings.content import CLUSTER_ID_DIFFERS
 from migrator.findings.driver import COPY_DIFFERS, MOVED_WHILE_COPIED
 from migrator.findings.finding import FindingError, Severity
 from migrator.model.image import Position
@@ -58,7 +59,10 @@ class CopyActs:
     wall_ms: Callable[[], int]
 
     async def copy(self) -> ActEnded:
-        """Read again what changed, encode it, and make sure that nothing changes any more."""
+        """Read again what changed, encode it, and make sure that nothing changes any more.
+
+        Raises Z2K-1013, Z2K-2012 and what blocks in the content: the window ends, and ZooKeeper mode goes on.
+        """
         started = self.now_ms()
         await self.hooks.before("read")
         tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, self.now.tree)
@@ -69,6 +73,9 @@ class CopyActs:
             tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, tree)
         else:
             raise MOVED_WHILE_COPIED.error(count=len(moved), first=moved[0])
+        ours = self.controller.settings.cluster_id
+        if tree.cluster_id != ours:  # the gate saw it at another moment than what else it asks about
+            raise CLUSTER_ID_DIFFERS.error(zookeeper=tree.cluster_id, controllers=ours)
         found = await asyncio.to_thread(content_findings, tree, self.config.waived, self.passwords)
         blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
         if blocking:

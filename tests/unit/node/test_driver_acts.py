@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -48,6 +48,9 @@ NODE: Any = {
 }
 
 
+CLUSTER_ID: Final = "b" * 22
+
+
 def a_driver(
     state: State,
     *,
@@ -63,7 +66,11 @@ def a_driver(
     session = session or SimpleNamespace(connected=False)
     image = an_image(a_topic("orders"))
     controller: Any = SimpleNamespace(
-        image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={}, get=lambda broker: None)
+        image=image,
+        newest=image,
+        removals=Removals(),
+        contacts=SimpleNamespace(odd_hosts={}, get=lambda broker: None),
+        settings=SimpleNamespace(cluster_id=CLUSTER_ID),
     )
     now = DriverState(state=state, led_epoch=epoch)
     divergence = DivergenceWatch(
