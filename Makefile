@@ -28,7 +28,7 @@ test:  ## all but the long ones, the laboratory included; TESTS says which, and 
 	$(SETUP) --with-java
 	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) $(if $(findstring .py,$(TESTS)),,-m "not long") $(or $(TESTS),tests)
 
-test-long:  ## the long ones of the laboratory: many crashes, releases of Kafka, interruptions (25 minutes)
+test-long:  ## the long ones of the laboratory: many crashes, releases of Kafka, interruptions
 	$(SETUP) --with-java
 	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) -m long tests/e2e
 
