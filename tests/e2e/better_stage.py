@@ -27,8 +27,7 @@ from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Multi, Operation
 from migrator.zk.session import ZkSession
-from tests.e2e.support import ready_cluster, spoil, unspoil, wait_for
-from tests.e2e.test_admin_requests import once
+from tests.e2e.support import once, ready_cluster, spoil, unspoil, wait_for
 
 TOPICS: Final = [f"topic-{number}" for number in range(3)]
 BROKERS: Final = {

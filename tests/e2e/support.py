@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
-from migrator.lab.cluster import LOOKS_FOR_FLAWS_S, LabCluster
+from migrator.lab.admin import by_new_clients
+from migrator.lab.cluster import DID_NOTHING, LOOKS_FOR_FLAWS_S, LabCluster
 from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -27,6 +29,8 @@ AUDIT_DEADLINE_S = 600.0
 LONG_WINDOW: Final[Mapping[str, Value]] = {"zk2kraft.takeover.max.ms": 60_000}
 """As much as it may: a takeover that ends for a busy machine is not tried again. Tests of the window set their own."""
 SPOILED = str(Path(__file__).parents[1] / "support" / "spoiled_controller.py")
+
+Answer = TypeVar("Answer")
 
 
 @contextmanager
@@ -132,3 +136,25 @@ def claims(controller: OurController) -> list[int]:
 
 def copies(controller: OurController) -> int:
     return sum(event.get("event") == "copy.committed" for event in controller.events())
+
+
+def once(make: Callable[[], AdminClient], ask: Callable[[AdminClient], Answer], what: str) -> Answer:
+    """The answer to a request that is sent once, by whichever client connects.
+
+    Brokers name one of them at random as the controller, and librdkafka now and then waits for the one of an earlier
+    answer without connecting to it; then a new client asks (lab/admin.py). So it does after a refusal that passes by
+    itself: who was asked is controller no more, or a broker is fenced for a moment; nothing was done then.
+    """
+    answers: list[Answer] = []
+
+    def why_not() -> str | None:
+        try:
+            answers.append(by_new_clients(make, ask, what, deadline_s=HANGS_AFTER_S))
+        except KafkaException as error:
+            if error.args[0].code() not in DID_NOTHING:
+                raise
+            return str(error)
+        return None
+
+    wait_for(why_not, what)
+    return answers[0]

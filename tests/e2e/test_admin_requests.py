@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, TopicCollection, TopicPartition
@@ -26,8 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from migrator.lab.admin import by_new_clients
-from migrator.lab.cluster import DID_NOTHING, LOOKS_FOR_FLAWS_S, LabCluster
+from migrator.lab.cluster import LOOKS_FOR_FLAWS_S, LabCluster
 from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import (
@@ -44,7 +43,16 @@ from migrator.wire.messages.partitions import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.e2e.support import HANGS_AFTER_S, assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
+from tests.e2e.support import (
+    HANGS_AFTER_S,
+    Answer,
+    assert_same,
+    once,
+    produce,
+    ready_cluster,
+    wait_for,
+    wait_zookeeper_rules,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -52,30 +60,6 @@ MOVED = "moved"
 RECORDS = 2_000
 NOBODY_BALANCES = {"auto.leader.rebalance.enable": False}
 """Where a test says who leads: after 300 s, which a busy machine may need, leaders go back to preferred replicas."""
-
-Answer = TypeVar("Answer")
-
-
-def once(make: Callable[[], AdminClient], ask: Callable[[AdminClient], Answer], what: str) -> Answer:
-    """The answer to a request that is sent once, by whichever client connects.
-
-    Brokers name one of them at random as the controller, and librdkafka now and then waits for the one of an earlier
-    answer without connecting to it; then a new client asks (lab/admin.py). So it does after a refusal that passes by
-    itself: who was asked is controller no more, or a broker is fenced for a moment; nothing was done then.
-    """
-    answers: list[Answer] = []
-
-    def why_not() -> str | None:
-        try:
-            answers.append(by_new_clients(make, ask, what, deadline_s=HANGS_AFTER_S))
-        except KafkaException as error:
-            if error.args[0].code() not in DID_NOTHING:
-                raise
-            return str(error)
-        return None
-
-    wait_for(why_not, what)
-    return answers[0]
 
 
 def create(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:

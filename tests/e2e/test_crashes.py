@@ -15,6 +15,7 @@ from tests.e2e.support import (
     claims,
     controller_of,
     copies,
+    once,
     produce,
     ready_cluster,
     spoil,
@@ -22,7 +23,6 @@ from tests.e2e.support import (
     wait_for,
     wait_zookeeper_rules,
 )
-from tests.e2e.test_admin_requests import once
 
 pytestmark = pytest.mark.lab
 

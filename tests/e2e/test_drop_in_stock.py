@@ -45,8 +45,7 @@ from migrator.raft.types import SnapshotId
 from migrator.wire.batch import peek
 from migrator.wire.records import encode_record
 from state_machine.clusters.log_observer import LogObserver, VoterLevels
-from tests.e2e.support import assert_same, audit, controller_of, produce, wait_for, wait_zookeeper_rules
-from tests.e2e.test_admin_requests import once
+from tests.e2e.support import assert_same, audit, controller_of, once, produce, wait_for, wait_zookeeper_rules
 from tests.support.kafka_image import NO_DIRECTORY, Data, Dump, Facts, differences, facts_of, parse_dump
 
 pytestmark = pytest.mark.lab

@@ -13,8 +13,7 @@ from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.broker import BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
-from tests.e2e.support import assert_same, ready_cluster, wait_for
-from tests.e2e.test_admin_requests import once
+from tests.e2e.support import assert_same, once, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab
 

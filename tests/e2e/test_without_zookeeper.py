@@ -10,8 +10,7 @@ from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import PATIENT, TOPICS, start, three_controllers, wait_ruling
-from tests.e2e.support import produce, wait_for
-from tests.e2e.test_admin_requests import once
+from tests.e2e.support import once, produce, wait_for
 
 pytestmark = pytest.mark.lab
 

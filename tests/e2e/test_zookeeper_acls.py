@@ -17,7 +17,7 @@ from kazoo.exceptions import NoNodeError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.session import ZkSession
-from tests.e2e.test_admin_requests import once
+from tests.e2e.support import once
 from tests.e2e.whole_way import there_and_back, topic_made, waiting
 
 pytestmark = pytest.mark.lab
