@@ -24,6 +24,14 @@ Name = Annotated[
     ),
 ]
 FilePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]{1,1000}$", examples=["/etc/kafka/controller-3000.properties"])]
+RemoteAddress = Annotated[
+    str,
+    Field(
+        pattern=r"^(https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5})?$",
+        max_length=300,
+        examples=["https://kafka-controller-1:9643"],
+    ),
+]
 NodeId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Engine = Literal["spark", "quick"]
 
@@ -38,6 +46,10 @@ class ControllerIn(Request):
     node_id: NodeId = Field(description="node.id of this controller")
     properties: FilePath = Field(description="its properties file, with zk2kraft.gates=pause")
     data: FilePath = Field(description="its metadata log directory, formatted")
+    control: RemoteAddress = Field(
+        default="",
+        description="of a controller on another host: its control port; properties is a copy of its file on this host",
+    )
 
 
 class BrokerIn(Request):

@@ -24,6 +24,7 @@ from state_machine.audits.warm_audits import WarmAudits
 from state_machine.clusters.control import ControlClient, loopback_client
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.clusters.private_files import close_to_others
+from state_machine.clusters.remote_ports import RemotePorts
 from state_machine.operations import Operations
 from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
@@ -53,6 +54,7 @@ class Service:
     _inspections: Inspections
     _audits: WarmAudits
     _http: httpx.AsyncClient
+    _remote: RemotePorts | None
     _lock: IO[str]
     _locks: ClusterLocks
 
@@ -68,6 +70,8 @@ class Service:
         await self._observer.close()
         await asyncio.to_thread(self._locks.close)
         await self._http.aclose()
+        if self._remote is not None:
+            await self._remote.close()
         self.store.close()
         self._lock.close()
 
@@ -80,7 +84,9 @@ def open_service(settings: ServiceSettings) -> Service:
     store = Store.open(settings.database_url)
     close_to_others(directory, *OURS)
     http = loopback_client()
-    control = ControlClient(http, settings.bounds)
+    access = settings.remote_access
+    remote = None if access is None else RemotePorts(access)
+    control = ControlClient(http, settings.bounds, remote)
     observer = ClusterObserver(control)
     audits = WarmAudits(directory, master=settings.spark_master, idle_s=settings.audit_process_idle_s)
     inspections = Inspections(store, audits, settings)
@@ -95,7 +101,7 @@ def open_service(settings: ServiceSettings) -> Service:
     operations = Operations(store, control, inspections, raises)
     pause_s, operates = settings.observe_every_s, settings.fleets is not None
     reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=pause_s, operates=operates)
-    return Service(settings, store, reconciler, observer, inspections, audits, http, lock, locks)
+    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, lock, locks)
 
 
 def _lock(directory: Path) -> IO[str]:

@@ -24,6 +24,7 @@ from sqlalchemy import URL
 
 from migrator.findings.service import BEYOND_LOOPBACK, SERVE_CONFIG
 from state_machine.clusters.bounds import Bounds, is_loopback
+from state_machine.clusters.remote_ports import RemoteAccess
 from state_machine.origins import Origins
 
 USUAL_ROOTS: Final = (Path("/etc"), Path("/opt"), Path("/srv"), Path("/var/lib"))
@@ -72,7 +73,21 @@ class ServiceSettings(BaseSettings):
         description="files and directories of controllers lie below one of these",
     )
     control_hosts: tuple[str, ...] = Field(
-        default=(), description="hosts beside loopback that a controller's control file may name"
+        default=(),
+        description="hosts beside loopback that may be asked: of control files, and of controllers on other hosts",
+    )
+    control_ca: Path | None = Field(
+        default=None, description="PEM with the authority that signed the certificates of controllers on other hosts"
+    )
+    control_certificate: Path | None = Field(
+        default=None, description="PEM with key and chain that the service shows to controllers on other hosts"
+    )
+    control_key_password: str = Field(
+        default="", description="reference of the password of that key (file:, exec:, systemd:); empty: it has none"
+    )
+    control_token: str = Field(
+        default="",
+        description="reference of the token that controllers on other hosts ask for (file:, exec:, systemd:)",
     )
     start_controllers: bool = Field(
         default=True, description="false: controllers are units or containers of their own; the service starts none"
@@ -112,6 +127,19 @@ class ServiceSettings(BaseSettings):
     @property
     def bounds(self) -> Bounds:
         return Bounds(self.roots, frozenset(self.control_hosts))
+
+    @property
+    def remote_access(self) -> RemoteAccess | None:
+        """None where nothing is said of controllers on other hosts. Raises Z2K-4001 when a part of it is missing."""
+        given = {"control_ca": self.control_ca, "control_certificate": self.control_certificate}
+        wanted = {**given, "control_token": self.control_token}
+        missing = [key for key, value in wanted.items() if not value]
+        if len(missing) == len(wanted):
+            return None
+        if missing or self.control_ca is None or self.control_certificate is None:
+            reason = f"it is missing; {', '.join(wanted)} are given together"
+            raise SERVE_CONFIG.error(file="the configuration", key=missing[0], reason=reason)
+        return RemoteAccess(self.control_ca, self.control_certificate, self.control_token, self.control_key_password)
 
     @property
     def database_url(self) -> str:

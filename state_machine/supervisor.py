@@ -19,7 +19,13 @@ import structlog
 
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import Occurrence
-from migrator.findings.service import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, PROCESS_NOT_KNOWN, STARTED_ELSEWHERE
+from migrator.findings.service import (
+    CONTROLLER_DOES_NOT_STAY,
+    CONTROLLER_SILENT,
+    PROCESS_NOT_KNOWN,
+    STARTED_ELSEWHERE,
+    STOPPED_ELSEWHERE,
+)
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry, file_faults
 from state_machine.observations import WaitingReason
@@ -56,7 +62,7 @@ class Supervisor:
     ) -> None:
         """clock: wall time, kept in rows. steady: never goes back; what waiting is measured by.
 
-        starts: False where controllers are units or containers of their own.
+        starts: False where controllers are units or containers of their own; those on other hosts always are.
         """
         self._starts = starts
         self._steady = steady
@@ -82,7 +88,9 @@ class Supervisor:
 
     async def stop_all(self, snapshot: Snapshot) -> WaitingReason:
         """Tell every controller that runs to stop; it may take a few looks until none does."""
-        answering = {} if snapshot.observation is None else {e.node_id: e.pid for e in snapshot.observation.controllers}
+        looked_at = () if snapshot.observation is None else snapshot.observation.controllers
+        answering = {each.node_id: each.pid for each in looked_at}
+        elsewhere = [each.node_id for each in looked_at if each.status is not None and each.pid is None]
         stopping: list[int] = []
         unknown: list[int] = []
         for entry in snapshot.inventory.controllers:
@@ -91,6 +99,9 @@ class Supervisor:
                 continue
             told = self._launcher.ask_to_stop(pid, entry)
             (stopping if told else unknown).append(entry.node_id)
+        if elsewhere:
+            problem = STOPPED_ELSEWHERE.found(nodes=elsewhere)
+            return WaitingReason(f"waiting: {problem.text}", (problem,))
         if unknown:
             problem = PROCESS_NOT_KNOWN.found(nodes=unknown)
             return WaitingReason(f"blocked: {problem.text}", (problem,))
@@ -106,7 +117,7 @@ class Supervisor:
         if self._running_pid(node) is not None:
             assert node is not None
             return self._starting(entry, node, "finishes the rollback" if finishes else "is starting")
-        if not self._starts and (finishes or fault is None):
+        if (not self._starts or entry.is_remote) and (finishes or fault is None):
             elsewhere = STARTED_ELSEWHERE.found(node=entry.node_id)
             return WaitingReason(f"waiting: {elsewhere.text}", (elsewhere,))
         if finishes:

@@ -128,6 +128,14 @@ UNKNOWN_RELEASE = Finding(
     remedy="Use the brokers' inter.broker.protocol.version, for instance 3.9.",
 )
 
+CERTIFICATES_NOT_RENEWED = Finding(
+    code="Z2K-3125",
+    says="Changed keys or certificates cannot be used, and those that were read before are used on: {reason}.",
+    means="A file of a key or certificate was replaced while this process runs. New connections still show, or trust, "
+    "what the file had before; a restart would not find what it needs.",
+    remedy="Correct the file; it is read again within ten seconds of the next connection. Do not restart before.",
+)
+
 LOG_NOT_ON_DISK = Finding(
     code="Z2K-3121",
     says="Controller {node} cannot write its metadata log: {reason}.",

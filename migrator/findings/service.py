@@ -257,10 +257,29 @@ NO_CLUSTER_ID = Finding(
 
 STARTED_ELSEWHERE = Finding(
     code="Z2K-4199",
-    says="Controller {node} does not answer, and this service starts no controllers (start_controllers = false).",
-    means="Here another supervisor runs the controllers (systemd units or containers). The migration waits until this "
-    "one answers.",
-    remedy="Start it: `systemctl start zk2kraft-controller@NODE` or `docker compose up -d controller-NODE`.",
+    says="Controller {node} does not answer, and this service does not start it (start_controllers = false, or the "
+    "controller is on another host).",
+    means="Another supervisor runs this controller (a systemd unit or a container). The migration waits until it "
+    "answers.",
+    remedy="Start it where it runs: `systemctl start zk2kraft-controller@NODE` or `docker compose up -d "
+    "controller-NODE`.",
+)
+
+STOPPED_ELSEWHERE = Finding(
+    code="Z2K-4116",
+    says="Controllers {nodes} still run on other hosts, where this service stops nothing.",
+    means="The step is over for the cluster: none of these controllers has to run any more. The migration waits until "
+    "they have ended.",
+    remedy="Stop them on their hosts: `systemctl stop zk2kraft-controller@NODE`.",
+)
+
+LOG_NOT_COPIED = Finding(
+    code="Z2K-4117",
+    says="The metadata log of controllers on other hosts could not be read: {reason}.",
+    means="Where the controllers' directories are elsewhere, an audit reads the log from the leader. This audit has no "
+    "result.",
+    remedy="Check that the service reaches `controller.quorum.voters` of the controllers' file, with its certificates. "
+    "Then run the audit again.",
 )
 
 PROCESS_NOT_KNOWN = Finding(

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from migrator.findings.finding import words_of
 from migrator.findings.preflight import ZOOKEEPER_TLS_UNUSABLE
 from migrator.tls.contexts import new_context, own_name, show, trust
+from migrator.tls.renewal import RenewedContext
 from migrator.tls.sources import PemSource, Source, StoreSource
 from migrator.zk.tls_settings import PEM, ZkStore, ZkTls
 
@@ -61,7 +63,7 @@ class ServerFaults:
 class ZkSockets:
     """context: None: plain TCP. name: who this side is by its certificate, as ZooKeeper's access lists have it."""
 
-    context: ssl.SSLContext | None = None
+    context: RenewedContext | None = None
     name: str | None = None
     faults: ServerFaults = field(default_factory=ServerFaults)
 
@@ -74,7 +76,7 @@ class ZkSockets:
                 return plain
             plain.settimeout(HANDSHAKE_MAX_S if timeout_s is None else min(timeout_s, HANDSHAKE_MAX_S))
             name = server or address[0]
-            secured = self.context.wrap_socket(plain, server_hostname=name)
+            secured = self.context.now().wrap_socket(plain, server_hostname=name)
         except BaseException:
             plain.close()
             raise
@@ -88,24 +90,31 @@ def sockets_of(tls: ZkTls | None) -> ZkSockets:
     """Raises Z2K-1093 when a key or certificate cannot be read."""
     if tls is None:
         return ZkSockets()
+    stores = [Path(each.file) for each in (tls.identity, tls.trusted) if each is not None]
+    context = RenewedContext(partial(_context, tls), stores)
+    name = None
+    if tls.identity is not None:
+        with _refused(tls.identity):
+            name = own_name(*_source(tls.identity))
+    return ZkSockets(context, name)
+
+
+def _context(tls: ZkTls) -> ssl.SSLContext:
     context = new_context(ssl.PROTOCOL_TLS_CLIENT, tls.versions)
     context.check_hostname = tls.verify_names
     context.verify_mode = ssl.CERT_REQUIRED
     context.sslsocket_class = _TlsSocket
     if tls.ciphers:
         _choose(context, tls)
-    name = None
     if tls.identity is not None:
         with _refused(tls.identity):
-            source, key_password = _source(tls.identity)
-            show(context, source, key_password)
-            name = own_name(source, key_password)
+            show(context, *_source(tls.identity))
     if tls.trusted is None:
         trust(context, None)
     else:
         with _refused(tls.trusted):
             trust(context, _source(tls.trusted)[0])
-    return ZkSockets(context, name)
+    return context
 
 
 def _choose(context: ssl.SSLContext, tls: ZkTls) -> None:

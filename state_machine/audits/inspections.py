@@ -22,6 +22,8 @@ from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
 from state_machine.clusters.inventory import ClusterInventory, file_faults
+from state_machine.clusters.log_copy import LogFiles, followed_log
+from state_machine.clusters.observe import log_of_inventory
 from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.phases import AUDITED
@@ -188,9 +190,18 @@ class Inspections:
             await self._prune(snapshot)
             answering = None if snapshot.observation is None else snapshot.observation.answering
             node = snapshot.inventory.node_ids[0] if answering is None else answering.node_id
-            data = next(each.data for each in snapshot.inventory.controllers if each.node_id == node)
-            kraft = Path(run.kraft if run.purpose == CONFIRMATION and run.kraft else data)
-            await self._compare(snapshot.inventory, run, kraft, self._home(snapshot) / "audits" / str(run.id))
+            entry = next(each for each in snapshot.inventory.controllers if each.node_id == node)
+            out = self._home(snapshot) / "audits" / str(run.id)
+            if run.purpose == CONFIRMATION and run.kraft:
+                await self._compare(snapshot.inventory, run, Path(run.kraft), out)
+            elif entry.is_remote:
+                out.mkdir(parents=True, exist_ok=True, mode=0o700)
+                files = LogFiles(out / "log")
+                observer = await asyncio.to_thread(log_of_inventory, snapshot.inventory, files)
+                async with followed_log(observer, files):
+                    await self._compare(snapshot.inventory, run, out / "log", out)
+            else:
+                await self._compare(snapshot.inventory, run, Path(entry.data), out)
 
     async def _compare(self, inventory: ClusterInventory, run: AuditRun, kraft: Path, out: Path) -> None:
         await self._store.away(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))

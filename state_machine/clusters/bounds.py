@@ -38,22 +38,22 @@ class Bounds:
 
     def outside_of(self, entry: ControllerEntry) -> Occurrence | None:
         """Links are followed first: what counts is where the file is now."""
-        for path in (entry.properties, entry.data):
+        for path in (entry.properties,) if entry.is_remote else (entry.properties, entry.data):
             real = Path(os.path.realpath(path))
             if not any(real.is_relative_to(os.path.realpath(root)) for root in self.roots):
                 allowed = ", ".join(map(str, self.roots))
                 return PATH_OUTSIDE.found(path=path, node=entry.node_id, roots=allowed)
         return None
 
-    def why_foreign(self, url: str) -> str | None:
-        """Why the address in a control file is not asked."""
+    def why_foreign(self, url: str, scheme: str = "http") -> str | None:
+        """Why the address in a control file, or with https that of a controller on another host, is not asked."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError:
             return "its address is no address"
-        if parts.scheme != "http" or host is None or not port or parts.username is not None:
-            return "its address is not http://HOST:PORT"
+        if parts.scheme != scheme or host is None or not port or parts.username is not None:
+            return f"its address is not {scheme}://HOST:PORT"
         if parts.path or parts.query or parts.fragment:
             return "its address has more than a host and a port"
         if is_loopback(host) or host in self.hosts:

@@ -1,8 +1,10 @@
 """A controller's control port, seen from the service.
 
-In:   the metadata log directory, in which the controller writes where it listens and with which token.
+In:   the metadata log directory, in which the controller writes where it listens and with which token; of one on
+      another host the address in the inventory.
 Out:  its status as it says it; an operation handed over.
-Elsewhere: the other side of this (node.control), what is asked when (reconcile.py).
+Elsewhere: the other side of this (node.process.control), certificates for other hosts (remote_ports.py), what is asked
+when (reconcile.py).
 Errors: Z2K-4021 when nobody answers, Z2K-6012 when the controller refuses.
 """
 
@@ -18,12 +20,13 @@ import msgspec
 from migrator.control_api.control_file import CONTROL_FILE, CONTROL_FILE_MAX_BYTES, ControlFile
 from migrator.control_api.operations import CANCEL, Cancelled, DriverOperation, OperationAccepted, OperationRefusal
 from migrator.control_api.status import ControllerStatus
-from migrator.findings.finding import words_of
+from migrator.findings.finding import FindingError, words_of
 from migrator.findings.laboratory import CONTROL_REFUSED
 from migrator.findings.service import CONTROLLER_SILENT
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.private_files import read_regular
+from state_machine.clusters.remote_ports import RemotePorts
 
 DETAIL_MAX: Final = 300
 ANSWER_TIMEOUT_S: Final = 3.0
@@ -54,22 +57,29 @@ def read_control_file(entry: ControllerEntry, bounds: Bounds) -> ControlFile:
 class ControlClient:
     """Asks controllers. http: a client without proxies; tests put one in that reaches a fake."""
 
-    def __init__(self, http: httpx.AsyncClient, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self, http: httpx.AsyncClient, bounds: Bounds | None = None, remote: RemotePorts | None = None
+    ) -> None:
+        """remote: None where no certificate for controllers on other hosts is configured."""
         self._http = http
         self._bounds = bounds or Bounds()
+        self._remote = remote
 
-    async def status(self, entry: ControllerEntry) -> tuple[int, ControllerStatus]:
-        """The process id and what it says of itself. The file may be left by a dead one: only an answer counts."""
-        control = await asyncio.to_thread(read_control_file, entry, self._bounds)
+    async def status(self, entry: ControllerEntry) -> tuple[int | None, ControllerStatus]:
+        """The process id, None on another host, and what it says of itself.
+
+        The file may be left by a dead one: only an answer counts.
+        """
+        control = await self._control_of(entry)
         answer = await self._request(entry, control, "GET", "/v1/status")
         status = _decoded(entry, answer, ControllerStatus)
         if status.node != entry.node_id:
             raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {status.node} answers in its place")
-        return control.pid, status
+        return None if entry.is_remote else control.pid, status
 
     async def ask(self, entry: ControllerEntry, operation: DriverOperation, reason: str) -> None:
         """Hand over an operation. The driver looks at it by itself; its history tells what became of it."""
-        control = await asyncio.to_thread(read_control_file, entry, self._bounds)
+        control = await self._control_of(entry)
         _decoded(
             entry,
             await self._request(entry, control, "POST", f"/v1/{operation}", {"reason": reason}),
@@ -78,15 +88,30 @@ class ControlClient:
 
     async def cancel(self, entry: ControllerEntry, reason: str) -> bool:
         """Take a takeover back; False when the driver keeps no such operation: it has begun, or was given up before."""
-        control = await asyncio.to_thread(read_control_file, entry, self._bounds)
+        control = await self._control_of(entry)
         answer = await self._request(entry, control, "POST", f"/v1/{CANCEL}", {"reason": reason})
         return _decoded(entry, answer, Cancelled).cancelled
+
+    async def _control_of(self, entry: ControllerEntry) -> ControlFile:
+        if not entry.is_remote:
+            return await asyncio.to_thread(read_control_file, entry, self._bounds)
+        foreign = self._bounds.why_foreign(entry.control, "https")
+        if foreign is not None:
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{entry.control} is not used: {foreign}")
+        if self._remote is None:
+            reason = "control_ca, control_certificate and control_token of the service are not set"
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=reason)
+        try:
+            return ControlFile(entry.control, await self._remote.token(), 0)
+        except FindingError as error:
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=error.occurrence.text) from error
 
     async def _request(
         self, entry: ControllerEntry, control: ControlFile, method: str, path: str, body: dict[str, str] | None = None
     ) -> httpx.Response:
+        http = await self._remote.client() if entry.is_remote and self._remote is not None else self._http
         try:
-            answer = await self._http.request(
+            answer = await http.request(
                 method,
                 control.url + path,
                 json=body,
@@ -115,6 +140,8 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
     match error:
         case httpx.TimeoutException():
             return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
+        case httpx.ConnectError() if "CERTIFICATE" in str(error).upper() or "SSL" in str(error).upper():
+            return f"TLS: {words_of(error)}"
         case httpx.ConnectError():
             return "nothing listens on its control port"
         case _:

@@ -25,11 +25,20 @@ from migrator.zk import paths
 
 
 class ControllerEntry(msgspec.Struct, frozen=True):
-    """One voter. properties: its file. data: its metadata log directory, where its control file appears."""
+    """One voter. properties: its file. data: its metadata log directory, where its control file appears.
+
+    control: https://HOST:PORT of its control port where it runs on another host. Then the service starts none, `data`
+    is a path over there, and `properties` is a copy of its file over here.
+    """
 
     node_id: int
     properties: str
     data: str
+    control: str = ""
+
+    @property
+    def is_remote(self) -> bool:
+        return bool(self.control)
 
 
 class BrokerEntry(msgspec.Struct, frozen=True):
@@ -68,6 +77,8 @@ def _fault(inventory: ClusterInventory, entry: ControllerEntry) -> Occurrence | 
         if file.exists() and not file.is_file():
             raise OSError(errno.EINVAL, "it is no regular file", entry.properties)  # a pipe would be waited for
         config = read_config(Path(entry.properties))
+        if entry.is_remote:
+            return _contradiction(inventory, entry, config)
         read_meta_properties(config.metadata_log_dir)
         retired = RetiredMark(config.metadata_log_dir).read()
     except FindingError as error:
@@ -92,7 +103,8 @@ def _contradiction(inventory: ClusterInventory, entry: ControllerEntry, config: 
         voters, ours = sorted(config.voter_ids), sorted(inventory.node_ids)
         reason = f"controller.quorum.voters names nodes {voters}, the inventory {ours}; the service needs all of them"
         return CONTROLLER_FILES_DISAGREE.found(file=entry.properties, reason=reason)
-    if config.metadata_log_dir.resolve() != Path(entry.data).resolve():
+    here, there = config.metadata_log_dir, Path(entry.data)
+    if here != there if entry.is_remote else here.resolve() != there.resolve():
         reason = f"its metadata log is in {config.metadata_log_dir}, the inventory says {entry.data}"
         return CONTROLLER_FILES_DISAGREE.found(file=entry.properties, reason=reason)
     if not _same_ensemble(config.zookeeper_connect or "", inventory.zookeeper):

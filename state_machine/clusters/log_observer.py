@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -179,12 +179,25 @@ class LogObservation(msgspec.Struct, frozen=True):
         return next((each for each in self.voters if each.id == node_id), None)
 
 
+class LogSink(Protocol):
+    """Who keeps what is read, as it is on the wire. Called on threads, one call after the other."""
+
+    def begin(self) -> None: ...
+    def snapshot(self, content: bytes, snapshot: SnapshotId) -> None: ...
+    def batches(self, data: bytes) -> None: ...
+
+
 class LogObserver:
     """A place in the log of one quorum, kept from look to look."""
 
     def __init__(
-        self, voters: Sequence[VoterAddress], cluster_id: str | None, security: ClientSecurity = PLAINTEXT
+        self,
+        voters: Sequence[VoterAddress],
+        cluster_id: str | None,
+        security: ClientSecurity = PLAINTEXT,
+        sink: LogSink | None = None,
     ) -> None:
+        self._sink = sink
         self._voters = tuple(voters)
         self._cluster_id = cluster_id
         self._connections = {
@@ -192,6 +205,11 @@ class LogObserver:
         }
         self._leader: int | None = None
         self._begin()
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last record that was read."""
+        return self._replay.end
 
     @property
     def image(self) -> Image:
@@ -301,6 +319,8 @@ class LogObserver:
                 continue
             if answer.diverging_epoch.end_offset >= 0:
                 self._begin()
+                if self._sink is not None:
+                    await asyncio.to_thread(self._sink.begin)
                 continue
             if answer.error_code:
                 raise OSError(f"controller {quorum.leader_id} answers Fetch with error {answer.error_code}")
@@ -339,6 +359,8 @@ class LogObserver:
             await asyncio.to_thread(self._apply, data[:position])
         else:
             self._apply(data[:position])
+        if self._sink is not None:
+            await asyncio.to_thread(self._sink.batches, data[:position])
         self._last_epoch = epoch
         return True
 
@@ -382,6 +404,8 @@ class LogObserver:
             file.seek(0)
             content = file.read()
         self._begin()
+        if self._sink is not None:
+            await asyncio.to_thread(self._sink.snapshot, content, snapshot)
         self._replay = await asyncio.to_thread(_replayed, content, snapshot)
         self._last_epoch = snapshot.epoch
         self._data_end = snapshot.end_offset

@@ -66,9 +66,14 @@ def assert_no_secret(ours: list[OurController]) -> None:
 
 
 def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(laboratory: Laboratory) -> None:
-    """Every connection but those of clients: voters with each other, brokers to controllers, controllers to brokers."""
-    authority = Authority(laboratory.directory / "authority")
-    cluster = LabCluster(laboratory, extra=sasl_ssl(authority, "broker"))
+    """Every connection but those of clients: voters with each other, brokers to controllers, controllers to brokers.
+
+    At the end another authority takes over, and no controller is restarted for it. Brokers trust both from the start.
+    """
+    authority, renewed = Authority(laboratory.directory / "authority"), Authority(laboratory.directory / "renewed")
+    both = laboratory.directory / "both.pem"
+    both.write_text(authority.trusted.read_text() + renewed.trusted.read_text())
+    cluster = LabCluster(laboratory, extra={**sasl_ssl(authority, "broker"), "ssl.truststore.location": str(both)})
     for broker in cluster.brokers:
         inside = laboratory.ports.reserve()
         listeners = f"PLAINTEXT://{HOST}:{broker.spec.port},INSIDE://{HOST}:{inside}"
@@ -96,7 +101,28 @@ def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(la
     cluster.create_topics(["made-afterwards"])
     produce(cluster, "made-afterwards", 100)
     assert_same(cluster, successor.data)
+
+    renew(authority, renewed, both)
+    broker = cluster.brokers[0]
+    only_new: dict[str, Value] = {
+        "ssl.keystore.location": str(renewed.sign("broker").pem),
+        "listener.name.controller.ssl.truststore.type": "PEM",
+        "listener.name.controller.ssl.truststore.location": str(renewed.trusted),
+    }
+    broker.restart_as(replace(broker.spec, extra={**broker.spec.extra, **only_new}))
+    cluster.wait_isr_whole([*TOPICS, "made-under-ours", "made-afterwards"])
+    cluster.create_topics(["made-with-new-certificates"])
+    produce(cluster, "made-with-new-certificates", 100)
+    wait_ruling(left)
+    assert "certificates.renewed" in successor.process.log_text()
     assert_no_secret(left)
+
+
+def renew(old: Authority, new: Authority, both: Path) -> None:
+    """The files that the controllers have, in their places: a certificate of the new authority, trust in both."""
+    certificate = old.trusted.with_name("controller.pem")
+    certificate.write_text(new.sign("controller").pem.read_text())
+    old.trusted.write_text(both.read_text())
 
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT"])

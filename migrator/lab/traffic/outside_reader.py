@@ -50,8 +50,9 @@ SETTLE_S: Final = 20.0
 SETTLE_EVERY_S: Final = 0.5
 ANSWER_S: Final = 10.0
 CONNECT_S: Final = 60.0
-HEADER: Final = struct.Struct(">qiibIhi")
-"""Of a record batch: base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+HEADER: Final = struct.Struct(">qiibIhiqqqhi")
+"""Of a record batch: base offset, length, leader epoch, magic, CRC, attributes, last offset delta, two timestamps,
+producer id, producer epoch, base sequence."""
 
 BATCH_HEADER_BYTES: Final = 61
 LENGTH_AT: Final = 12
@@ -188,6 +189,21 @@ def _lines(path: Path) -> Iterator[list[Any]]:
 # --- records --------------------------------------------------------------------------------------------------
 
 
+class Repeat(NamedTuple):
+    """A record whose sequence is not above the last one of its key."""
+
+    place: Place
+    offset: int
+    key: bytes
+    sequence: int
+    last: int
+
+    def __str__(self) -> str:
+        topic, partition = self.place
+        said = f"key {self.key.decode()} has sequence {self.sequence} after {self.last}"
+        return f"{topic}-{partition} offset {self.offset}: {said}"
+
+
 class RecordJudge:
     """Compares what a reader of committed records sees with what was promised. `saw` in offset order, then `checks`."""
 
@@ -203,8 +219,8 @@ class RecordJudge:
         self._last: dict[tuple[str, int, bytes], int] = {}
         self._wrong: list[str] = []
         self._seen_of: Counter[int] = Counter()
-        self._order = CheckLine("order of each key")
-        self._twice = CheckLine("no record twice")
+        self._in_sequence = 0
+        self.repeats: list[Repeat] = []
         self.unpromised = 0
         self.foreign = 0
 
@@ -230,8 +246,11 @@ class RecordJudge:
         }
         return {place: left for place, left in counting.items() if left}
 
-    def checks(self, committed: Reading, hidden: Hidden) -> list[CheckLine]:
-        """committed: how far records were read.  hidden: what is at the places where a record is missing."""
+    def checks(self, committed: Reading, hidden: Hidden, sent_again: Collection[Repeat] = ()) -> list[CheckLine]:
+        """committed: how far records were read.  hidden: what is at the places where a record is missing.
+
+        sent_again: repeats that their client made.
+        """
         records = CheckLine("acknowledged records", failed=len(self._wrong), first=self._wrong[:FIRST_MAX])
         all_promises = [one for promises in self._ledger.promises.values() for one in promises.values()]
         records.compared = sum(self._ledger.outcome(one) == "committed" for one in all_promises)
@@ -252,7 +271,17 @@ class RecordJudge:
             records.miss(f"{topic}-{partition}: {reason}")
         if not records.compared:
             records.miss("the ledger holds no acknowledged record to look for")
-        return [records, *self._transactions(all_promises, waiting), self._order, self._twice]
+        return [records, *self._transactions(all_promises, waiting), *self._sequences(sent_again)]
+
+    def _sequences(self, sent_again: Collection[Repeat]) -> list[CheckLine]:
+        order, twice = CheckLine("order of each key"), CheckLine("no record twice")
+        again = CheckLine("sent again by the client, under a new producer epoch", compared=len(sent_again))
+        order.compared = twice.compared = self._in_sequence
+        for each in self.repeats:
+            if each not in sent_again:
+                twice.that(each.sequence != each.last, str(each))
+                order.that(each.sequence >= each.last, str(each))
+        return [order, twice, again] if sent_again else [order, twice]
 
     def _why_missing(
         self, place: Place, promise: Promise, committed: Reading, found: tuple[int, Content] | None
@@ -291,9 +320,10 @@ class RecordJudge:
             return
         self.unpromised += not promised
         sequence, last = int(words[4]), self._last.get((*place, key), -1)
-        where = f"{place[0]}-{place[1]} offset {offset}: key {key.decode()} has sequence {sequence} after {last}"
-        self._twice.that(sequence != last, where)
-        self._order.that(sequence >= last, where)
+        if sequence > last:
+            self._in_sequence += 1
+        else:
+            self.repeats.append(Repeat(place, offset, key, sequence, last))
         self._last[*place, key] = max(sequence, last)
 
 
@@ -336,10 +366,66 @@ def read_everything(
     return reading
 
 
+def find_sent_again(
+    repeats: Collection[Repeat],
+    first_at: Mapping[tuple[Place, bytes, int], int],
+    batches: Mapping[Place, list[LogBatch]],
+) -> set[Repeat]:
+    """Those that the client sent again under a later epoch of its producer id, so that no broker could know them.
+
+    librdkafka (2.16, its issue 4953) takes a new epoch when a broker answers OUT_OF_ORDER_SEQUENCE_NUMBER for one
+    partition, and sends what is unanswered on all partitions again, also what is in the log already.
+
+    first_at: where the first record of this key and sequence is. batches: of a replica of each partition.
+    """
+
+    def is_one(each: Repeat) -> bool:
+        here = batches.get(each.place, [])
+        first = _batch_at(here, first_at.get((each.place, each.key, each.sequence), each.offset))
+        again = _batch_at(here, each.offset)
+        if first is None or again is None or not first.base_offset < again.base_offset:
+            return False
+        return first.producer[0] == again.producer[0] >= 0 and first.producer[1] < again.producer[1]
+
+    return set(filter(is_one, repeats))
+
+
+def _batch_at(batches: Iterable[LogBatch], offset: int) -> LogBatch | None:
+    return next((each for each in batches if each.base_offset <= offset < each.end_offset), None)
+
+
+def _look_at_repeats(
+    bootstrap: str, repeats: Collection[Repeat], data_dirs: Iterable[Path], deadline_s: float
+) -> set[Repeat]:
+    wanted = {(each.place, each.key, each.sequence) for each in repeats}
+    first_at: dict[tuple[Place, bytes, int], int] = {}
+
+    def saw(topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        words = (value or b"").split(b"|")
+        if key is not None and len(words) == 6 and ((topic, partition), key, int(words[4])) in wanted:
+            first_at.setdefault(((topic, partition), key, int(words[4])), offset)
+
+    places = {each.place for each in repeats}
+    read_everything(bootstrap, places, "read_committed", deadline_s, saw)
+    directories = {place: [each / f"{place[0]}-{place[1]}" for each in data_dirs] for place in places}
+    batches = {
+        place: next((batches_of(each)[1] for each in some if each.is_dir()), []) for place, some in directories.items()
+    }
+    return find_sent_again(repeats, first_at, batches)
+
+
 def check_records(
-    bootstrap: str, ledger: Ledger, tree: TreeReading, judge: RecordJudge, deadline_s: float
+    bootstrap: str,
+    ledger: Ledger,
+    tree: TreeReading,
+    judge: RecordJudge,
+    deadline_s: float,
+    data_dirs: Collection[Path] = (),
 ) -> list[CheckLine]:
-    """Every record of the ledger's topics; where one is missing, a second look tells whether it is only hidden."""
+    """Every record of the ledger's topics; where one is missing, a second look tells whether it is only hidden.
+
+    data_dirs: of brokers; where a record is there twice, its batches tell whether its client sent it again.
+    """
     existing = tree.places_of(ledger.topics)
     committed = read_everything(bootstrap, existing, "read_committed", deadline_s, judge.saw)
     hidden: Hidden = {}
@@ -352,7 +438,9 @@ def check_records(
 
     if again := [place for place in missing if place in existing]:
         read_everything(bootstrap, again, "read_uncommitted", deadline_s, saw)
-    return judge.checks(committed, hidden)
+    repeats = judge.repeats
+    sent_again = _look_at_repeats(bootstrap, repeats, data_dirs, deadline_s) if repeats and data_dirs else set()
+    return judge.checks(committed, hidden, sent_again)
 
 
 def check_open_transactions(bootstrap: str, tree: TreeReading, ledger: Ledger) -> list[CheckLine]:
@@ -562,21 +650,24 @@ def told_in(words: Words) -> Told:
 
 
 class LogBatch(NamedTuple):
+    """producer: its id and epoch; the id is -1 where a batch has none."""
+
     base_offset: int
     end_offset: int
     crc: int
+    producer: tuple[int, int]
 
 
 def batches_in(data: bytes | mmap.mmap) -> Iterator[LogBatch]:
     """The whole batches of a segment; an end that is still being written is left out. Raises ValueError."""
     at = 0
     while at + BATCH_HEADER_BYTES <= len(data):
-        base, length, _, magic, crc, _, last_delta = HEADER.unpack_from(data, at)
+        base, length, _, magic, crc, _, last_delta, _, _, *producer, _ = HEADER.unpack_from(data, at)
         if length <= 0 or at + LENGTH_AT + length > len(data):
             return
         if magic != 2:
             raise ValueError(f"batch at byte {at} has magic {magic}")
-        yield LogBatch(base, base + last_delta + 1, crc)
+        yield LogBatch(base, base + last_delta + 1, crc, (producer[0], producer[1]))
         at += LENGTH_AT + length
 
 
@@ -732,7 +823,10 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
         tree = trees[0] if trees else read()
     records = RecordJudge(ledger)
     checks = [
-        *attempt("records", lambda: check_records(chosen.bootstrap, ledger, tree, records, chosen.deadline_s)),
+        *attempt(
+            "records",
+            lambda: check_records(chosen.bootstrap, ledger, tree, records, chosen.deadline_s, chosen.data_dir),
+        ),
         *attempt("open transactions", lambda: check_open_transactions(chosen.bootstrap, tree, ledger), chosen.settle_s),
         *attempt("groups", lambda: check_groups(chosen.bootstrap, ledger), chosen.settle_s),
         *cluster,

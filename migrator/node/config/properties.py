@@ -33,9 +33,12 @@ from migrator.node.config.providers import resolve
 from migrator.node.log.log_store import SEGMENT_MS
 from migrator.node.transport.security import (
     BETWEEN_VOTERS,
+    CONTROL_PREFIX,
     FAILURE_DELAY_MS,
+    TLS_KEYS,
     TO_BROKERS,
     ListenerSecurity,
+    read_remote_control,
     read_security,
 )
 from migrator.raft.roles import QuorumSettings
@@ -63,6 +66,16 @@ class VoterAddress:
     id: int
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteControl:
+    """The control port for other hosts. token_file: who asks shows what stands in it, beside a certificate."""
+
+    host: str
+    port: int
+    security: ListenerSecurity
+    token_file: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +135,8 @@ class NodeConfig:
     gates: str = "auto"
     takeover_max_ms: int = 15_000
     control_address: str = "127.0.0.1:0"
+    remote_control: RemoteControl | None = None
+    """Where the service asks from another host; None: from this one only."""
     export_dir: Path | None = None
     waived: tuple[PartitionWaiver, ...] = ()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
@@ -264,6 +279,7 @@ class _Parser:
             gates=self._one_of("zk2kraft.gates", "auto", ("auto", "pause")),
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
             control_address=self._control_address(),
+            remote_control=self._remote_control(),
             export_dir=self._export_dir(),
             waived=self._waivers(),
             divergence=DivergenceLimits(
@@ -437,12 +453,35 @@ class _Parser:
         """On loopback only: the token goes in clear."""
         key = "zk2kraft.control.address"
         address = self._given.get(key, "127.0.0.1:0")
-        match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})", address)
-        if match is None or int(match[1]) > PORT_MAX:
-            self._refuse(key, "it is not host:port, such as 127.0.0.1:9999")
-        if not _is_loopback(address.rpartition(":")[0].strip("[]")):
-            self._refuse(key, "it is not on loopback, and the token of the control port would be sent in clear")
+        host, _ = self._host_and_port(key, address)
+        if not _is_loopback(host):
+            self._refuse(
+                key,
+                "it is not on loopback, and the token of this port is sent in clear; other hosts need "
+                f"{CONTROL_PREFIX}address",
+            )
         return address
+
+    def _remote_control(self) -> RemoteControl | None:
+        key, token_key = f"{CONTROL_PREFIX}address", f"{CONTROL_PREFIX}token.file"
+        if key not in self._given:
+            alone = next((each for each in sorted(self._given) if each.startswith(CONTROL_PREFIX)), None)
+            if alone is not None:
+                raise CONFIG_MISSING.error(file=self._file, key=key, reason=f"{alone} is set, and it means nothing")
+            return None
+        host, port = self._host_and_port(key, self._given[key])
+        if not self._given.get(token_key):
+            raise CONFIG_MISSING.error(
+                file=self._file, key=token_key, reason="a certificate alone does not let the service in"
+            )
+        security = read_remote_control(self._file, self._given, self._provided)
+        return RemoteControl(host, port, security, Path(self._given[token_key]))
+
+    def _host_and_port(self, key: str, address: str) -> tuple[str, int]:
+        match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})", address)
+        if match is None or int(match[2]) > PORT_MAX:
+            self._refuse(key, "it is not host:port, such as 127.0.0.1:9999")
+        return match[1].strip("[]"), int(match[2])
 
     def _export_dir(self) -> Path | None:
         key = "zk2kraft.export.dir"
@@ -507,6 +546,8 @@ _OURS: Final = frozenset(
         "zk2kraft.gates",
         "zk2kraft.takeover.max.ms",
         "zk2kraft.control.address",
+        f"{CONTROL_PREFIX}address",
+        f"{CONTROL_PREFIX}token.file",
         "zk2kraft.export.dir",
         WAIVE,
         "zk2kraft.divergence.max.seconds",
@@ -535,4 +576,6 @@ def is_secret(key: str) -> bool:
 
 def is_known(key: str) -> bool:
     """Whether Kafka 3.9 or we have a key of this name; a misspelt `zk2kraft.` key is unknown."""
+    if key.startswith(f"{CONTROL_PREFIX}ssl."):
+        return key.removeprefix(CONTROL_PREFIX) in TLS_KEYS
     return key in _OURS or (not key.startswith("zk2kraft.") and key.startswith(_KAFKA_FAMILIES))

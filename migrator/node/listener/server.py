@@ -32,6 +32,7 @@ from migrator.node.transport.connections import ConnectionPlace, Connections
 from migrator.node.transport.frame_limits import ON_THREAD_BYTES, SMALL_BYTES_MAX, refuse_key, refuse_size
 from migrator.node.transport.security import ListenerSecurity
 from migrator.node.transport.tls import server_context
+from migrator.tls.renewal import RenewedContext
 from migrator.wire.frames import (
     API_KEYS,
     API_VERSIONS,
@@ -84,6 +85,11 @@ class ControllerServer:
         self._places = connections or Connections()
         self._acceptor = Acceptor(self._places, self._accept, on_ended)
         self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def certificates(self) -> RenewedContext | None:
+        """What this listener shows and trusts; None without TLS."""
+        return self._tls
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port."""
@@ -145,7 +151,7 @@ class ControllerServer:
     async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: Caller) -> None:
         """Return when this connection may ask anything."""
         if self._tls is not None:
-            await writer.start_tls(self._tls, ssl_handshake_timeout=ENTER_WITHIN_S)
+            await writer.start_tls(await self._tls.on_loop(), ssl_handshake_timeout=ENTER_WITHIN_S)
         if self._security is None or self._security.sasl is None:
             return
         entry = ConnectionAuthentication(self._security.sasl, self._apis.find_credential)

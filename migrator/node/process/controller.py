@@ -58,7 +58,7 @@ from migrator.node.log.storage import (
     RetiredMark,
     identify,
 )
-from migrator.node.process.control import ControlServer
+from migrator.node.process.control import ControlServer, read_token
 from migrator.node.process.loop_delay import LoopDelay
 from migrator.node.process.partition_count import PartitionCount, min_isr_default
 from migrator.node.process.retirement import retire
@@ -73,6 +73,7 @@ from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.client_security import client_security
 from migrator.node.transport.connections import Connections, raise_descriptor_limit
 from migrator.node.transport.tls import check_stores
+from migrator.tls.renewal import RenewedContext
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import ZkSession, process_login
 from migrator.zk.tls_sockets import sockets_of
@@ -152,6 +153,9 @@ class ControllerProcess:
         self._control: ControlServer | None = None
         for security in config.security.values():
             check_stores(security)  # before anything is written
+        if config.remote_control is not None:
+            check_stores(config.remote_control.security)
+            read_token(config.remote_control)
         if config.migration_enabled:
             sockets_of(config.zookeeper_tls)
         known = process_login() is not None or (config.zookeeper_tls is not None and config.zookeeper_tls.identity)
@@ -390,11 +394,20 @@ class ControllerProcess:
                 loop=self._loop_delay,
                 connections=self._connections,
                 denials=self._denials,
+                certificates=self._certificates(parts),
             ),
             metrics=parts.raft.metrics,
             driver=parts.driver,
+            remote=self._config.remote_control,
         )
         self._control.start(self._config.control_address)
+
+    def _certificates(self, parts: _Parts) -> list[RenewedContext]:
+        zookeeper = None if parts.session is None else parts.session.sockets.context
+        brokers = None if parts.driver is None else parts.driver.to_brokers.context
+        remote = None if self._control is None else self._control.certificates
+        listeners = [each.certificates for each in parts.servers]
+        return [each for each in (*listeners, remote, self._to_voters.context, brokers, zookeeper) if each is not None]
 
     def _led(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
         """Make ourselves known in the log (a stock controller does the same), then let the driver look."""

@@ -6,6 +6,7 @@ Out:  one `ControllerStatus`, the contract with the service (migrator/control_ap
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -34,6 +35,7 @@ from migrator.node.process.loop_delay import LoopDelay
 from migrator.node.process.partition_count import PartitionCount
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.connections import Connections
+from migrator.tls.renewal import RenewedContext
 from migrator.wire.primitives import uuid_text
 
 SHOWN: Final = 100
@@ -51,8 +53,13 @@ def status(
     loop: LoopDelay,
     connections: Connections,
     denials: Denials,
+    certificates: Sequence[RenewedContext] = (),
 ) -> ControllerStatus:
-    """run: the incarnation of this process; moves in the driver's history are numbered within it."""
+    """run: the incarnation of this process; moves in the driver's history are numbered within it.
+
+    certificates: those of its listeners and of its own connections.
+    """
+    renewals = {each.finding.text: each.finding for each in certificates if each.finding is not None}
     found = ControllerStatus(
         node=raft.voter.node_id,
         run=run,
@@ -67,7 +74,9 @@ def status(
         ),
         denials=msgspec.convert(denials.as_json(), tuple[Denial, ...]),
         findings=tuple(
-            each.as_json() for each in (*raft.findings, connections.finding, *denials.findings) if each is not None
+            each.as_json()
+            for each in (*raft.findings, connections.finding, *denials.findings, *renewals.values())
+            if each is not None
         ),
     )
     counted = counting.of(controller.image)

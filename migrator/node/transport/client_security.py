@@ -1,6 +1,6 @@
 """How this node opens connections to one kind of peer: plainly, or with TLS, with SASL, with both.
 
-In:   a `ListenerSecurity`, read once at the start.
+In:   a `ListenerSecurity`, read once at the start; its keys and certificates are followed on disk.
 Out:  `ClientSecurity.open`: a connection on which the next bytes are requests. Raises OSError or TimeoutError.
 Elsewhere: what is then asked (broker_client.py); the other end of it (server.py).
 Source: Kafka 3.9 `SaslClientAuthenticator`; SaslHandshake 1 and SaslAuthenticate 2, which every Kafka that can be
@@ -10,7 +10,6 @@ migrated has.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +20,7 @@ from migrator.node.transport.connections import keep_alive
 from migrator.node.transport.sasl import ClientSide, SaslRefused
 from migrator.node.transport.security import ListenerSecurity
 from migrator.node.transport.tls import client_context
+from migrator.tls.renewal import RenewedContext
 from migrator.wire.frames import decode_response, encode_request, read_frame_length
 from migrator.wire.generate import SomeMessage
 from migrator.wire.messages.handshake import (
@@ -43,14 +43,15 @@ TOKENS_MAX: Final = 4
 class ClientSecurity:
     """context: None without TLS. mechanism, begin: None without SASL."""
 
-    context: ssl.SSLContext | None = None
+    context: RenewedContext | None = None
     mechanism: str | None = None
     begin: Callable[[], ClientSide] | None = None
 
     async def open(self, host: str, port: int, client_id: str) -> Connection:
         """Raises OSError also for a host that is no name: to whoever asks, it is one that cannot be reached."""
+        context = None if self.context is None else await self.context.on_loop()
         try:
-            reader, writer = await asyncio.open_connection(host, port, ssl=self.context)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
         except (ValueError, OverflowError) as error:
             raise OSError(f"{host!r}:{port} is no address: {error}") from error
         connection = writer.get_extra_info("socket")

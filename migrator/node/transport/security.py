@@ -13,7 +13,7 @@ the listener's server login for its own connections as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,17 @@ from migrator.tls.contexts import TLS_VERSIONS
 from migrator.tls.key_stores import STORE_TYPES
 from migrator.tls.sources import PemSource, Source, StoreSource
 
+TLS_KEYS: Final = frozenset(
+    {
+        *(f"ssl.keystore.{what}" for what in ("location", "type", "password", "key", "certificate.chain")),
+        *(f"ssl.truststore.{what}" for what in ("location", "type", "password", "certificates")),
+        *("ssl.key.password", "ssl.enabled.protocols"),
+    }
+)
+"""What a prefix may stand before where only TLS is spoken."""
+
 PEM: Final = "PEM"
+CONTROL_PREFIX: Final = "zk2kraft.control.remote."
 DEFAULT_TYPE: Final = "JKS"
 LOGIN_MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -115,7 +125,7 @@ def read_security(
     asks_by: the key with the SASL mechanism of this node's own connections; None: it makes none.
     hidden: keys whose values may not be shown, whatever they are.
     """
-    reader = _Reader(file, given, listener, protocol, hidden)
+    reader = _Reader(file, given, f"listener.name.{listener.lower()}.", protocol, hidden)
     return ListenerSecurity(
         file,
         listener,
@@ -128,19 +138,30 @@ def read_security(
     )
 
 
+def read_remote_control(file: str, given: Mapping[str, str], hidden: Collection[str] = ()) -> ListenerSecurity:
+    """Of the control port that other hosts reach: TLS, and only who shows a certificate of the trusted authority."""
+    reader = _Reader(file, given, CONTROL_PREFIX, SecurityProtocol.SSL, hidden)
+    tls = replace(reader.tls(accepts=True), client_auth=ClientAuth.REQUIRED)
+    if tls.trusted is None:
+        reason = "it is missing, and every certificate of a public authority would be let in"
+        raise TLS_NOT_USABLE.error(file=file, key=f"{CONTROL_PREFIX}ssl.truststore.location", reason=reason)
+    return ListenerSecurity(file, "control", SecurityProtocol.SSL, tls)
+
+
 class _Reader:
     def __init__(
         self,
         file: str,
         given: Mapping[str, str],
-        listener: str,
+        prefix: str,
         protocol: SecurityProtocol,
         hidden: Collection[str] = (),
     ) -> None:
+        """prefix: a key with it wins over the plain one."""
         self._hidden = hidden
         self._file = file
         self._given = given
-        self._prefix = f"listener.name.{listener.lower()}."
+        self._prefix = prefix
         self._protocol = protocol
 
     def _key(self, key: str) -> str:

@@ -1,8 +1,9 @@
 """TLS of one listener: its keys and certificates, read into the contexts that sockets are opened with.
 
 In:   `TlsSettings`.
-Out:  an `ssl.SSLContext` for who listens, or for who connects. Errors: Z2K-3021 naming the key of the file.
-Elsewhere: which files and settings (security.py), reading them (migrator/tls).
+Out:  a context for who listens, or for who connects, that follows its files. Errors: Z2K-3021 naming the key of the
+file.
+Elsewhere: which files and settings (security.py), reading them and reading them again (migrator/tls).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from migrator.findings.finding import words_of
 from migrator.findings.quorum import TLS_NOT_USABLE
 from migrator.node.transport.security import ClientAuth, ListenerSecurity, TlsSettings
 from migrator.tls.contexts import new_context, show, trust
+from migrator.tls.renewal import RenewedContext, files_of
 
 _VERIFY: Final = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -24,23 +26,33 @@ _VERIFY: Final = {
 }
 
 
-def server_context(security: ListenerSecurity) -> ssl.SSLContext | None:
+def server_context(security: ListenerSecurity) -> RenewedContext | None:
     """None for a listener without TLS."""
     if security.tls is None:
         return None
-    context = _context(security.file, security.tls, ssl.PROTOCOL_TLS_SERVER)
-    context.verify_mode = _VERIFY[security.tls.client_auth]
-    return context
+    tls = security.tls
+
+    def make() -> ssl.SSLContext:
+        context = _context(security.file, tls, ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = _VERIFY[tls.client_auth]
+        return context
+
+    return RenewedContext(make, files_of(tls.identity, tls.trusted))
 
 
-def client_context(security: ListenerSecurity) -> ssl.SSLContext | None:
+def client_context(security: ListenerSecurity) -> RenewedContext | None:
     """None for a listener without TLS."""
     if security.tls is None:
         return None
-    context = _context(security.file, security.tls, ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = security.tls.verify_names
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    tls = security.tls
+
+    def make() -> ssl.SSLContext:
+        context = _context(security.file, tls, ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = tls.verify_names
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    return RenewedContext(make, files_of(tls.identity, tls.trusted))
 
 
 def check_stores(security: ListenerSecurity) -> None:

@@ -18,10 +18,12 @@ from migrator.lab.traffic.outside_reader import (
     CheckLine,
     Hidden,
     Ledger,
+    LogBatch,
     Reading,
     RecordJudge,
     as_text,
     exit_code,
+    find_sent_again,
     judge_group_offset,
 )
 
@@ -190,6 +192,41 @@ def test_an_order_violation_is_found(tmp_path: Path) -> None:
 def test_a_record_that_is_there_twice_is_found(tmp_path: Path) -> None:
     checks = verdict(a_ledger(tmp_path, ack(0, "k", 0)), {0: ("k", 0), 1: ("k", 0)})
     assert bad(checks) == {"no record twice": ["a-0 offset 1: key k has sequence 0 after 0"]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_good"),
+    [
+        ((0, 0), (0, 1), True),
+        ((0, 0), (0, 0), False),  # a broker took the same batch twice
+        ((0, 1), (0, 0), False),
+        ((0, 0), (1, 1), False),
+        ((-1, -1), (-1, -1), False),
+    ],
+)
+def test_what_a_client_sent_again_under_a_later_epoch_is_no_fault_of_the_cluster(
+    tmp_path: Path, first: tuple[int, int], second: tuple[int, int], *, is_good: bool
+) -> None:
+    """As librdkafka does it: two records, then both again in the first batch of the next epoch, then the next one."""
+    judge = RecordJudge(a_ledger(tmp_path, ack(2, "k", 0), ack(3, "k", 1), ack(4, "k", 2)))
+    sequences = [0, 1, 0, 1, 2]
+    for offset, sequence in enumerate(sequences):
+        judge.saw("a", 0, offset, b"k", a_value("k", sequence))
+    first_at = {(("a", 0), b"k", sequence): sequence for sequence in (0, 1)}
+    batches = [LogBatch(0, 2, 1, first), LogBatch(2, 5, 2, second)]
+    again = find_sent_again(judge.repeats, first_at, {("a", 0): batches})
+    checks = {check.name: check for check in judge.checks(Reading({}, {("a", 0): 5}), {}, again)}
+    assert bool(bad(checks)) is not is_good
+    assert [check.compared for name, check in checks.items() if name.startswith("sent again")] == [2] * is_good
+
+
+def test_an_order_violation_without_an_earlier_copy_is_one_whatever_the_epochs(tmp_path: Path) -> None:
+    judge = RecordJudge(a_ledger(tmp_path, ack(0, "k", 1), ack(1, "k", 0)))
+    for offset, sequence in enumerate([1, 0]):
+        judge.saw("a", 0, offset, b"k", a_value("k", sequence))
+    batches = {("a", 0): [LogBatch(0, 1, 1, (0, 0)), LogBatch(1, 2, 2, (0, 1))]}
+    first_at = {(("a", 0), b"k", 0): 1}
+    assert find_sent_again(judge.repeats, first_at, batches) == set()
 
 
 def test_a_record_of_an_aborted_transaction_must_not_be_seen(tmp_path: Path) -> None:

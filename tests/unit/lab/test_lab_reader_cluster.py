@@ -32,6 +32,7 @@ from migrator.lab.traffic.outside_reader import (
 )
 
 TOPIC_ID = "uSEdg0BMS6SIL_zmI6lbpQ"
+NO_PRODUCER = (-1, -1)
 HEADER = ">qiibIhiqqqhii"
 """The whole 61-byte header of a record batch, version 2, field by field."""
 
@@ -77,7 +78,7 @@ def bad(checks: Sequence[CheckLine]) -> dict[str, list[str]]:
 def test_a_hand_made_batch_is_read_by_its_header() -> None:
     assert struct.calcsize(HEADER) == BATCH_HEADER_BYTES
     data = a_batch(0, 3, crc=11) + a_batch(3, 1, crc=12, payload=b"x" * 500)
-    assert list(batches_in(data)) == [LogBatch(0, 3, 11), LogBatch(3, 4, 12)]
+    assert list(batches_in(data)) == [LogBatch(0, 3, 11, NO_PRODUCER), LogBatch(3, 4, 12, NO_PRODUCER)]
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.binary(max_size=40)), max_size=8), st.data())
@@ -92,14 +93,14 @@ def test_an_end_that_is_still_being_written_is_left_out(parts: list[tuple[int, b
 
 
 def test_zeros_at_the_end_of_a_segment_are_no_batch_and_old_formats_are_refused() -> None:
-    assert list(batches_in(a_batch(0, 1) + bytes(200))) == [LogBatch(0, 1, 7)]
+    assert list(batches_in(a_batch(0, 1) + bytes(200))) == [LogBatch(0, 1, 7, NO_PRODUCER)]
     with pytest.raises(ValueError, match="magic 1"):
         list(batches_in(a_batch(0, 1, magic=1)))
 
 
 def test_the_log_end_is_that_of_the_last_segment_also_when_it_is_empty(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(a_batch(0, 5))
-    assert batches_of(tmp_path) == (5, [LogBatch(0, 5, 7)])
+    assert batches_of(tmp_path) == (5, [LogBatch(0, 5, 7, NO_PRODUCER)])
     (tmp_path / "00000000000000000009.log").write_bytes(b"")
     assert batches_of(tmp_path)[0] == 9
 

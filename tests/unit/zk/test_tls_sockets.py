@@ -261,7 +261,7 @@ def test_suites_are_those_of_the_file_and_unknown_ones_are_refused(authority: Au
     chosen = replace(a_client(authority), versions=("TLSv1.2",), ciphers=("ECDHE-ECDSA-AES128-GCM-SHA256",))
     context = sockets_of(chosen).context
     assert context is not None
-    names = {each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.2"}
+    names = {each["name"] for each in context.now().get_ciphers() if each["protocol"] == "TLSv1.2"}
     assert names == {"ECDHE-ECDSA-AES128-GCM-SHA256"}
     for unknown in (("NO-SUCH",), ("ECDHE-ECDSA-AES128-GCM-SHA256", "NO-SUCH")):
         with pytest.raises(FindingError, match="1 of its suites are not known"):

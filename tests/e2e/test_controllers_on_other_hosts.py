@@ -1,0 +1,165 @@
+"""A controller that the service did not start, cannot signal and whose directory it does not read: HTTPS and a token.
+
+The certificates are of a company's authority that both sides trust; in dual-write another authority takes its place,
+and nothing is restarted for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from migrator.lab.cluster import LabCluster
+from migrator.lab.ours import OurController
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.tls.renewal import LOOK_EVERY_S
+from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
+from tests.e2e.test_service import HELD, ServiceUnderTest
+from tests.support.certificates import Authority
+
+pytestmark = pytest.mark.lab
+
+PREFIX = "zk2kraft.control.remote."
+TOKEN = "a-token-of-the-company"
+
+
+def remote_port(laboratory: Laboratory, authority: Authority, port: int) -> dict[str, Value]:
+    """What the controller's file says of its control port for other hosts."""
+    token = laboratory.directory / "token-of-the-controller"
+    token.write_text(TOKEN + "\n")
+    token.chmod(0o600)
+    return {
+        f"{PREFIX}address": f"localhost:{port}",
+        f"{PREFIX}token.file": str(token),
+        f"{PREFIX}ssl.keystore.type": "PEM",
+        f"{PREFIX}ssl.keystore.location": str(authority.sign("controller").pem),
+        f"{PREFIX}ssl.truststore.type": "PEM",
+        f"{PREFIX}ssl.truststore.location": str(authority.trusted),
+    }
+
+
+class RemoteService(ServiceUnderTest):
+    """It may read its own files alone: a copy of the controller's file, and the certificates."""
+
+    def __init__(
+        self, laboratory: Laboratory, cluster: LabCluster, controller: OurController, authority: Authority, port: int
+    ) -> None:
+        super().__init__(laboratory, cluster, controller)
+        self.address = f"https://localhost:{port}"
+        self.files = laboratory.directory / "files-of-the-service"
+        self.files.mkdir(mode=0o700)
+        self.token = self.files / "token"
+        self.token.write_text(TOKEN)
+        self.token.chmod(0o600)
+        self.certificate, self.ca = self.files / "service.pem", self.files / "ca.pem"
+        self.take_certificates(authority)
+        self.config.write_text(
+            f'port = 0\ndirectory = "{self.directory}"\nroots = ["{self.files}"]\naudit_engine = "quick"\n'
+            f'observe_every_s = 0.2\ncontrol_hosts = ["localhost"]\ncontrol_ca = "{self.ca}"\n'
+            f'control_certificate = "{self.certificate}"\ncontrol_token = "file:{self.token}"\n'
+        )
+
+    def take_certificates(self, authority: Authority) -> None:
+        self.certificate.write_text(authority.sign("service").pem.read_text())
+        self.ca.write_text(authority.trusted.read_text())
+
+    def inventory(self) -> dict[str, Any]:
+        copy = self.files / "controller.properties"
+        shutil.copy(self.controller.properties_file, copy)
+        entry = {"node_id": self.controller.spec.node_id, "properties": str(copy), "data": str(self.controller.data)}
+        return {
+            "name": "lab",
+            "zookeeper": self.cluster.zookeeper_connect,
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "controllers": [{**entry, "control": self.address}],
+            "brokers": [{"id": broker.broker_id} for broker in self.cluster.brokers],
+        }
+
+    def create(self) -> None:
+        answer = self.http.post(self.url + "/api/v1/migrations", json=self.inventory())
+        assert answer.status_code == 201, answer.text
+
+    def audit(self) -> dict[str, Any]:
+        where = self.http.post(f"{self.url}/api/v1/migrations/1/audits", json={}).headers["location"]
+
+        def why_not_done() -> str | None:
+            found = self.http.get(self.url + where).json()
+            return None if found["state"] == "done" else f"{found['state']} {found['problem']}"
+
+        wait_for(why_not_done, "the audit is done")
+        return dict(self.http.get(self.url + where).json())
+
+    def sees_the_controller(self) -> str | None:
+        (seen,) = self.get("/quorum")["items"]
+        return None if seen["answers"] else str(seen)
+
+
+def ask(address: str, authority: Authority, shown: Path | None, token: str) -> int | str:
+    """The status code of an operation that is asked for from another host, or how TLS ended."""
+    context = ssl.create_default_context(cafile=str(authority.trusted))
+    if shown is not None:
+        context.load_cert_chain(shown)
+    try:
+        with httpx.Client(verify=context, trust_env=False, timeout=30) as http:
+            return http.post(
+                f"{address}/v1/rollback", headers={"authorization": f"Bearer {token}"}, json={}
+            ).status_code
+    except httpx.TransportError as error:
+        return type(error).__name__
+
+
+def test_a_controller_on_another_host_is_adopted_driven_audited_and_not_stopped(laboratory: Laboratory) -> None:
+    authority, renewed = Authority(laboratory.directory / "authority"), Authority(laboratory.directory / "renewed")
+    stranger = Authority(laboratory.directory / "stranger")
+    port = laboratory.ports.reserve()
+    extra = {**HELD, **remote_port(laboratory, authority, port)}
+    with ready_cluster(laboratory, topics=3, extra=extra) as (cluster, controller):
+        controller.start()
+        service = RemoteService(laboratory, cluster, controller, authority, port)
+        shown = authority.sign("somebody").pem
+        assert ask(service.address, authority, None, TOKEN) in ("ReadError", "RemoteProtocolError", "ConnectError")
+        assert ask(service.address, authority, stranger.sign("x").pem, TOKEN) in (
+            "ReadError", "RemoteProtocolError", "ConnectError"
+        )  # fmt: skip
+        assert ask(service.address, authority, shown, "another-token") == 401
+        assert ask(service.address, authority, shown, TOKEN) == 409, "nothing can be rolled back yet"
+
+        service.start()
+        service.create()
+        wait_for(service.sees_the_controller, "the controller is adopted")
+        service.to_ready()
+        service.step("advance", "DUAL_WRITE", to="DUAL_WRITE")
+        cluster.create_topics(["made-in-dual-write"])
+        audited = service.audit()
+        assert audited["passed"] is True
+        assert audited["kraft"].startswith(str(service.directory)), "the log was read from the quorum"
+
+        authority.trusted.with_name("controller.pem").write_text(renewed.sign("controller").pem.read_text())
+        authority.trusted.write_text(renewed.trusted.read_text())
+        service.take_certificates(renewed)
+        wait_for(
+            lambda: None if ask(service.address, renewed, renewed.sign("y").pem, "z") == 401 else "the old certificate",
+            "the controller shows its new certificate",
+            deadline_s=10 * LOOK_EVERY_S,
+        )
+        wait_for(service.sees_the_controller, "the service shows its new certificate")
+        service.kill()
+        service.start()
+        wait_for(service.sees_the_controller, "the next service sees it too")
+
+        service.ask("rollback", reason="and back")
+        wait_zookeeper_rules(cluster)
+        wait_for(
+            lambda: None if "Z2K-4116" in str(service.get()) else str(service.get()["waiting"]),
+            "the service says that the controller is not its own to stop",
+        )
+        assert controller.process.alive
+        controller.stop()
+        service.wait_phase("ROLLED_BACK")
+        service.stop()
