@@ -137,7 +137,7 @@ def test_a_controller_on_another_host_is_adopted_driven_audited_and_not_stopped(
         service.step("advance", "DUAL_WRITE", to="DUAL_WRITE")
         cluster.create_topics(["made-in-dual-write"])
         audited = service.audit()
-        assert audited["passed"] is True
+        assert audited["passed"] is True, audited
         assert audited["kraft"].startswith(str(service.directory)), "the log was read from the quorum"
 
         authority.trusted.with_name("controller.pem").write_text(renewed.sign("controller").pem.read_text())

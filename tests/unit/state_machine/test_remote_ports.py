@@ -1,0 +1,141 @@
+"""Controllers on other hosts: what the service shows them, whom it asks, what it reads and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from migrator.findings.finding import FindingError
+from state_machine.clusters.bounds import Bounds
+from state_machine.clusters.control import ControlClient
+from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
+from state_machine.clusters.observe import ControllerObservation
+from state_machine.clusters.remote_ports import RemoteAccess, RemotePorts
+from state_machine.settings import read_settings
+from state_machine.store import Snapshot
+from state_machine.supervisor import Supervisor
+from tests.support.certificates import Authority
+from tests.support.statuses import a_status
+from tests.unit.state_machine.world import NODE, World, properties
+
+
+def a_remote(directory: Path, control: str = "https://controller-1:9643", data: str = "/over/there") -> ControllerEntry:
+    """Its directory is nowhere on this host."""
+    file = directory / "copy.properties"
+    file.write_text(properties(Path("/over/there")))
+    return ControllerEntry(NODE, str(file), data, control)
+
+
+def why(entry: ControllerEntry, bounds: Bounds, remote: RemotePorts | None = None) -> str:
+    async def story() -> None:
+        async with httpx.AsyncClient() as http:
+            await ControlClient(http, bounds, remote).status(entry)
+
+    with pytest.raises(FindingError) as raised:
+        asyncio.run(story())
+    assert raised.value.code == "Z2K-4021"
+    return str(raised.value)
+
+
+def access(directory: Path) -> RemoteAccess:
+    authority = Authority(directory / "authority")
+    token = directory / "token"
+    token.write_text("t0ken")
+    token.chmod(0o600)
+    return RemoteAccess(authority.trusted, authority.sign("service").pem, f"file:{token}")
+
+
+@pytest.mark.parametrize(
+    "control",
+    ["https://169.254.169.254:80", "http://controller-1:9643", "https://controller-1", "https://u@controller-1:1"],
+)
+def test_only_declared_hosts_are_asked_and_only_by_https(tmp_path: Path, control: str) -> None:
+    assert "is not used" in why(a_remote(tmp_path, control), Bounds((tmp_path,), {"controller-1"}))
+
+
+def test_without_certificates_of_the_service_nobody_is_asked(tmp_path: Path) -> None:
+    bounds = Bounds((tmp_path,), {"controller-1"})
+    assert "control_certificate and control_token of the service are not set" in why(a_remote(tmp_path), bounds)
+
+
+def test_a_token_that_cannot_be_read_is_named_and_never_shown(tmp_path: Path) -> None:
+    given = access(tmp_path)
+
+    async def story() -> str:
+        remote = RemotePorts(given)
+        (tmp_path / "token").chmod(0o644)
+        try:
+            async with httpx.AsyncClient() as http:
+                await ControlClient(http, Bounds((tmp_path,), {"controller-1"}), remote).status(a_remote(tmp_path))
+        except FindingError as error:
+            return str(error)
+        finally:
+            await remote.close()
+        return "nothing was refused"
+
+    said = asyncio.run(story())
+    assert "every user may read it" in said
+    assert "t0ken" not in said
+
+
+def test_what_is_wrong_with_the_certificates_stops_the_service_at_its_start(tmp_path: Path) -> None:
+    given = access(tmp_path)
+    given.certificate.write_text("nothing")
+    with pytest.raises(FindingError, match=r"Z2K-4001.*control_certificate"):
+        RemotePorts(given)
+
+
+def test_the_three_settings_are_given_together(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    assert read_settings(None).remote_access is None
+    file.write_text('control_ca = "/ca.pem"\n')
+    with pytest.raises(FindingError, match=r"Z2K-4001.*control_certificate.*are given together"):
+        assert read_settings(file).remote_access
+    file.write_text('control_ca = "/ca.pem"\ncontrol_certificate = "/me.pem"\ncontrol_token = "systemd:token"\n')
+    assert read_settings(file).remote_access == RemoteAccess(Path("/ca.pem"), Path("/me.pem"), "systemd:token")
+
+
+def test_a_directory_on_another_host_is_not_looked_for_here(tmp_path: Path) -> None:
+    def faults(entry: ControllerEntry) -> dict[int, str]:
+        inventory = ClusterInventory("orders", "zk:2181/kafka", "kafka:9092", (entry,))
+        bounds = Bounds((tmp_path,))
+        return {node: each.code for node, each in file_faults(inventory, bounds.outside(inventory)).items()}
+
+    assert faults(a_remote(tmp_path)) == {}
+    assert faults(a_remote(tmp_path, data="/elsewhere")) == {NODE: "Z2K-1014"}
+    entry = a_remote(tmp_path)
+    Path(entry.properties).write_text(properties(Path("/over/there"), gates="auto"))
+    assert faults(entry).keys() == {NODE}
+    outside = ControllerEntry(NODE, "/proc/self/environ", "/over/there", entry.control)
+    assert faults(outside) == {NODE: "Z2K-4112"}
+
+
+def test_it_is_neither_started_nor_stopped(tmp_path: Path) -> None:
+    """Silent: somebody has to start it. Answering when it should not run any more: somebody has to stop it."""
+
+    async def story() -> list[str]:
+        world = World(tmp_path)
+        await world.rounds(1)
+        found = world.store.snapshot(world.id)
+        assert found.observation is not None
+        inventory = msgspec.structs.replace(found.inventory, controllers=(a_remote(tmp_path),))
+        supervisor = Supervisor(world.store, world.launcher, clock=world.clock, steady=world.clock_steady)
+
+        def seen(controller: ControllerObservation) -> Snapshot:
+            assert found.observation is not None
+            look = msgspec.structs.replace(found.observation, controllers=(controller,))
+            return replace(found, inventory=inventory, observation=look)
+
+        silent = await supervisor.keep_running(seen(ControllerObservation(NODE, problem="no answer")))
+        runs = await supervisor.stop_all(seen(ControllerObservation(NODE, None, a_status())))
+        gone = await supervisor.stop_all(seen(ControllerObservation(NODE, problem="nothing listens")))
+        assert world.launcher.launched == []
+        assert silent is not None
+        return [*(each.code for each in (*silent.problems, *runs.problems)), gone.reason]
+
+    assert asyncio.run(story()) == ["Z2K-4199", "Z2K-4116", "none of our controllers runs"]
