@@ -9,6 +9,8 @@ Rule: they only read the cluster, within the limits of the commands; nothing of 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -34,6 +36,7 @@ from state_machine.trouble import named
 
 log = structlog.get_logger()
 
+LOG_COPY: Final = "log-of-quorum-"
 FAULT_PAUSE_S: Final = 20.0
 """Before an inspection that could not even run is begun again."""
 CHILDREN_MAX: Final = 4
@@ -195,13 +198,21 @@ class Inspections:
             if run.purpose == CONFIRMATION and run.kraft:
                 await self._compare(snapshot.inventory, run, Path(run.kraft), out)
             elif entry.is_remote:
-                out.mkdir(parents=True, exist_ok=True, mode=0o700)
-                files = LogFiles(out / "log")
-                observer = await asyncio.to_thread(log_of_inventory, snapshot.inventory, files)
-                async with followed_log(observer, files):
-                    await self._compare(snapshot.inventory, run, out / "log", out)
+                await self._compare_with_quorum(snapshot, run, out)
             else:
                 await self._compare(snapshot.inventory, run, Path(entry.data), out)
+
+    async def _compare_with_quorum(self, snapshot: Snapshot, run: AuditRun, out: Path) -> None:
+        """The controllers' directories are on other hosts: the log is read from the quorum, for this audit alone."""
+        home = self._home(snapshot)
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in home.glob(f"{LOG_COPY}*"):  # by a service that was killed in an audit
+            await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=LOG_COPY, dir=home) as directory:
+            files = LogFiles(Path(directory))
+            observer = await asyncio.to_thread(log_of_inventory, snapshot.inventory, files)
+            async with followed_log(observer, files):
+                await self._compare(snapshot.inventory, run, Path(directory), out)
 
     async def _compare(self, inventory: ClusterInventory, run: AuditRun, kraft: Path, out: Path) -> None:
         await self._store.away(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
