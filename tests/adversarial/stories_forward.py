@@ -301,7 +301,6 @@ def flagless_voter(laboratory: Laboratory) -> None:
 
         # a follower without the flag, and elections that one with the flag wins
         odd = next(each for each in stock if each.spec.node_id != leader_of(voters))
-        others = [each for each in stock if each is not odd]
         odd.stop()
         without_flag(odd)
         odd.spec = replace(odd.spec, extra={**odd.spec.extra, "controller.quorum.fetch.timeout.ms": 60_000})
