@@ -282,7 +282,6 @@ def flagless_voter(laboratory: Laboratory) -> None:
 
         # in a minority: it cannot be elected, and appends nothing
         odd = next(each for each in stock if each.spec.node_id != leader_of(voters))
-        others = [each for each in stock if each is not odd]
         for each in stock:
             each.kill()
         without_flag(odd)
