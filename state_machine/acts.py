@@ -392,7 +392,9 @@ class Acts:
             if evidence.driver_state_s < ASKS_BROKERS_S:
                 return WaitingReason(f"{done}. For a minute our controllers ask every broker if it forwards requests")
         if evidence.driver_state == State.RETIRED or evidence.driver_state in NOTHING_CLAIMED:
-            await self._supervisor.stop_all(snapshot)
+            left = await self._supervisor.stop_all(snapshot)
+            if left.problems:  # no signal of ours reaches them
+                return WaitingReason(f"{done}. {left.problems[0].text}", left.problems)
         return WaitingReason(done)
 
     # --- shared --------------------------------------------------------------------------------------------
