@@ -329,7 +329,7 @@ class Acts:
             original = await self._road.original_files(snapshot, evidence)
             if original is not None:
                 if evidence.driver_state == State.RETIRED:
-                    await self._supervisor.stop_all(snapshot)
+                    return _with_problems(original, await self._supervisor.stop_all(snapshot))
                 return original
             return await self._step_when_open(
                 snapshot, evidence, Trigger.FOUND_ROLLED_BACK, "every broker has the file with which it was found"

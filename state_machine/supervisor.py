@@ -118,7 +118,10 @@ class Supervisor:
             assert node is not None
             return self._starting(entry, node, "finishes the rollback" if finishes else "is starting")
         if (not self._starts or entry.is_remote) and (finishes or fault is None):
-            elsewhere = STARTED_ELSEWHERE.found(node=entry.node_id)
+            silent = {} if snapshot.observation is None else snapshot.observation.silent()
+            elsewhere = STARTED_ELSEWHERE.found(
+                node=entry.node_id, reason=silent.get(entry.node_id, "nobody has looked yet")
+            )
             return WaitingReason(f"waiting: {elsewhere.text}", (elsewhere,))
         if finishes:
             return await self._finish(snapshot, entry, node)

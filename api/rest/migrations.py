@@ -40,6 +40,7 @@ from api.views import (
     operation_view,
 )
 from migrator.findings.finding import FindingError
+from migrator.findings.service import ADDRESS_NOT_DECLARED
 from state_machine import removal
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
@@ -67,9 +68,12 @@ def create_migration(
 
 
 def refuse_outside(parts: Parts, inventory: ClusterInventory) -> None:
-    """Raises Z2K-4112."""
+    """Raises Z2K-4112 or Z2K-4118."""
     for outside in parts.settings.bounds.outside(inventory).values():
         raise FindingError(outside)
+    undeclared = parts.settings.bounds.undeclared(inventory)
+    if undeclared is not None:
+        raise ADDRESS_NOT_DECLARED.error(node=undeclared[0], reason=undeclared[1])
 
 
 @router.get("", responses=described(422))

@@ -258,7 +258,7 @@ NO_CLUSTER_ID = Finding(
 STARTED_ELSEWHERE = Finding(
     code="Z2K-4199",
     says="Controller {node} does not answer, and this service does not start it (start_controllers = false, or the "
-    "controller is on another host).",
+    "controller is on another host): {reason}.",
     means="Another supervisor runs this controller (a systemd unit or a container). The migration waits until it "
     "answers.",
     remedy="Start it where it runs: `systemctl start zk2kraft-controller@NODE` or `docker compose up -d "
@@ -280,6 +280,13 @@ LOG_NOT_COPIED = Finding(
     "result.",
     remedy="Check that the service reaches `controller.quorum.voters` of the controllers' file, with its certificates. "
     "Then run the audit again.",
+)
+
+ADDRESS_NOT_DECLARED = Finding(
+    code="Z2K-4118",
+    says="The address of controller {node} on another host is not asked: {reason}.",
+    means="The service shows its token to the addresses in `control_hosts` only. Nothing was stored.",
+    remedy="Correct `control`, or add HOST:PORT to `control_hosts` in the service's configuration and start it again.",
 )
 
 PROCESS_NOT_KNOWN = Finding(

@@ -58,27 +58,38 @@ class RenewedContext:
 
     def now(self) -> ssl.SSLContext:
         """The context for a new connection. Reads stores when they changed, which may take a part of a second."""
-        with self._lock:
-            if self._files and self._clock() - self._looked_at >= LOOK_EVERY_S:
+        if self._is_due() and self._lock.acquire(blocking=False):  # a disk that hangs keeps one caller only
+            try:
                 self._looked_at = self._clock()
                 self._renew()
-            return self._context
+            finally:
+                self._lock.release()
+        return self._context
 
     async def on_loop(self) -> ssl.SSLContext:
         """The same for callers on an event loop, which is not kept waiting."""
-        if not self._files or self._clock() - self._looked_at < LOOK_EVERY_S:
-            return self._context
-        return await asyncio.to_thread(self.now)
+        return await asyncio.to_thread(self.now) if self._is_due() else self._context
 
     def for_a_server(self) -> ssl.SSLContext:
-        """One context that a server keeps, whose handshakes take the context of their moment."""
+        """One context that a server keeps, whose handshakes take the context of their moment.
+
+        For TLSv1.3 without tickets: a session that is resumed would be one of who is not trusted any more.
+        """
         outer = self._make()
+        outer.minimum_version = ssl.TLSVersion.TLSv1_3
+        outer.num_tickets = 0
+        outer.options |= ssl.OP_NO_TICKET
 
         def follow(connection: ssl.SSLObject, name: str | None, asked: ssl.SSLContext) -> None:
-            connection.context = self.now()
+            connection.context = self._context
+            if self._is_due():  # files are never read on the server's loop
+                threading.Thread(target=self.now, name="certificates", daemon=True).start()
 
         outer.sni_callback = follow  # OpenSSL calls it in each handshake, whether the client names a host or not
         return outer
+
+    def _is_due(self) -> bool:
+        return bool(self._files) and self._clock() - self._looked_at >= LOOK_EVERY_S
 
     def _renew(self) -> None:
         marks = self._look()

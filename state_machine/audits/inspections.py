@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
 from state_machine.clusters.inventory import ClusterInventory, file_faults
-from state_machine.clusters.log_copy import LogFiles, followed_log
+from state_machine.clusters.log_copy import COPY_LOOK_S, LogFiles, followed_log
 from state_machine.clusters.observe import log_of_inventory
 from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
@@ -66,6 +65,7 @@ class Inspections:
         self._faults: dict[tuple[int, str], tuple[Occurrence, float]] = {}
         self._notes: dict[int, Occurrence] = {}
         self._places = asyncio.Semaphore(CHILDREN_MAX)
+        self._copies: set[Path] = set()
 
     def running_s(self, migration_id: int, kind: str) -> float | None:
         """For how long it has been running; None when it does not."""
@@ -207,14 +207,28 @@ class Inspections:
         home = self._home(snapshot)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in home.glob(f"{LOG_COPY}*"):  # by a service that was killed in an audit
-            await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=LOG_COPY, dir=home) as directory:
-            files = LogFiles(Path(directory))
-            observer = await asyncio.to_thread(log_of_inventory, snapshot.inventory, files)
-            async with followed_log(observer, files):
-                await self._compare(snapshot.inventory, run, Path(directory), out)
+            if left not in self._copies:
+                await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
+        copy = home / f"{LOG_COPY}{run.id}"
+        self._copies.add(copy)
+        try:
+            files = await asyncio.to_thread(LogFiles, copy)
+            observer = await asyncio.to_thread(log_of_inventory, snapshot.inventory, files, COPY_LOOK_S)
+            async with followed_log(observer) as followed:
+                await self._compare(snapshot.inventory, run, copy, out, followed.confirm)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, copy, ignore_errors=True)
+            self._copies.discard(copy)
 
-    async def _compare(self, inventory: ClusterInventory, run: AuditRun, kraft: Path, out: Path) -> None:
+    async def _compare(
+        self,
+        inventory: ClusterInventory,
+        run: AuditRun,
+        kraft: Path,
+        out: Path,
+        confirm: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """confirm: raises when `kraft` was not what it should be for as long as the audit ran."""
         await self._store.away(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         master = ("--master", self._settings.spark_master) if run.engine == "spark" else ()
@@ -225,6 +239,8 @@ class Inspections:
             self._note(run.migration_id, result.note)
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
+        if confirm is not None:
+            await confirm()
         if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) not in AUDITED:
             await self._store.away(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
             return

@@ -26,7 +26,10 @@ EVERYWHERE: Final = (Path("/"),)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """roots: below which files and directories of controllers lie. hosts: control ports that are not on loopback."""
+    """roots: below which files and directories of controllers lie.
+
+    hosts: HOST of control files that are not on loopback, and HOST:PORT of controllers on other hosts.
+    """
 
     roots: tuple[Path, ...] = EVERYWHERE
     hosts: Collection[str] = ()
@@ -45,6 +48,13 @@ class Bounds:
                 return PATH_OUTSIDE.found(path=path, node=entry.node_id, roots=allowed)
         return None
 
+    def undeclared(self, inventory: ClusterInventory) -> tuple[int, str] | None:
+        """The first controller on another host whose address is not asked, and why."""
+        said = (
+            (each.node_id, self.why_foreign(each.control, "https")) for each in inventory.controllers if each.control
+        )
+        return next(((node, reason) for node, reason in said if reason is not None), None)
+
     def why_foreign(self, url: str, scheme: str = "http") -> str | None:
         """Why the address in a control file, or with https that of a controller on another host, is not asked."""
         try:
@@ -56,6 +66,9 @@ class Bounds:
             return f"its address is not {scheme}://HOST:PORT"
         if parts.path or parts.query or parts.fragment:
             return "its address has more than a host and a port"
+        if scheme == "https":  # it is shown the token that all of them have
+            declared = parts.netloc in self.hosts
+            return None if declared else f"{parts.netloc} is not in control_hosts"
         if is_loopback(host) or host in self.hosts:
             return None
         return f"its host {host} is neither on loopback nor in control_hosts"

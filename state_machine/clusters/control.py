@@ -119,7 +119,10 @@ class ControlClient:
                 timeout=ANSWER_TIMEOUT_S,
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=_why_silent(error)) from error
+            said = _why_silent(error, is_remote=entry.is_remote)
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=said) from error
+        if answer.status_code == 401 and entry.is_remote and self._remote is not None:
+            self._remote.forget_token()
         if answer.status_code in (400, 409, 422):
             raise CONTROL_REFUSED.error(operation=path, reason=_detail(answer))
         if answer.is_error:
@@ -136,7 +139,8 @@ def _decoded(entry: ControllerEntry, answer: httpx.Response, shape: type[_Shape]
         raise CONTROLLER_SILENT.error(node=entry.node_id, reason=reason) from error
 
 
-def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
+def _why_silent(error: httpx.HTTPError | httpx.InvalidURL, *, is_remote: bool) -> str:
+    """In words that hold nothing of the request: its token may be in those of the library."""
     match error:
         case httpx.TimeoutException():
             return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
@@ -144,6 +148,10 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
             return f"TLS: {words_of(error)}"
         case httpx.ConnectError():
             return "nothing listens on its control port"
+        case httpx.LocalProtocolError():
+            return "the request could not be made"
+        case httpx.ReadError() | httpx.RemoteProtocolError() if is_remote:
+            return "it closed the connection: it may not trust the certificate of the service"
         case _:
             return words_of(error)
 

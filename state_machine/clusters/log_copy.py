@@ -5,16 +5,21 @@ Out:  `followed_log`: the log as files in Kafka's format, up to what is committe
 Elsewhere: reading the log of a quorum (log_observer.py), the audit (migrator/audit).
 Rules: an audit that finds a difference looks again, and then the log has to be as new as ZooKeeper is. Only what is
 committed is written, and a reader that meets a half-written batch at the end leaves it out, as with a controller's own.
+A result counts only if the copy kept up with the quorum until the audit's end (`confirm`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
+
+import structlog
 
 from migrator.findings.service import LOG_NOT_COPIED
 from migrator.node.log.storage import LOG_NAME
@@ -22,7 +27,11 @@ from migrator.raft.types import SnapshotId
 from migrator.wire.batch import peek
 from state_machine.clusters.log_observer import LogObserver
 
+log = structlog.get_logger()
+
 FOLLOW_EVERY_S: Final = 0.25
+COPY_LOOK_S: Final = 600.0
+"""Longest look: a snapshot of a gigabyte arrives within one."""
 STANDS_STILL_S: Final = 20.0
 """So long nothing may be read before the log counts as one that cannot be read; elections are over much sooner."""
 
@@ -33,11 +42,12 @@ class LogFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory / LOG_NAME
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._segment: IO[bytes] | None = None
+        self._segment: Path | None = None
+        self._size = 0
 
     def begin(self) -> None:
         """What was written is not of this log any more."""
-        self.close()
+        self._segment = None
         for each in (*self._directory.glob("*.log"), *self._directory.glob("*.checkpoint")):
             each.unlink()
 
@@ -48,47 +58,78 @@ class LogFiles:
         (self._directory / name).write_bytes(content)
 
     def batches(self, data: bytes) -> None:
-        """data: whole batches that follow on what was written before."""
+        """data: whole batches that follow on what was written before. All of it is written, or nothing (OSError)."""
         if self._segment is None:
-            self._segment = (self._directory / f"{peek(data, 0).base_offset:020d}.log").open("ab")
-        self._segment.write(data)
-        self._segment.flush()
+            self._segment = self._directory / f"{peek(data, 0).base_offset:020d}.log"
+            self._size = 0
+        try:
+            with self._segment.open("ab") as file:
+                file.write(data)
+        except OSError:
+            if self._segment.exists():
+                os.truncate(self._segment, self._size)
+            raise
+        self._size += len(data)
 
-    def close(self) -> None:
-        if self._segment is not None:
-            self._segment.close()
-            self._segment = None
+
+class FollowedLog:
+    """A copy that grows. fault: why it does not any more."""
+
+    def __init__(self, observer: LogObserver) -> None:
+        self._observer = observer
+        self._whole_at = -math.inf
+        self._fault = "nothing was read yet"
+
+    async def copy(self) -> None:
+        """Up to what is committed now. Raises Z2K-4117."""
+        end, moved_at = -1, time.monotonic()
+        while not await self._look():
+            if self._observer.end != end:
+                end, moved_at = self._observer.end, time.monotonic()
+            elif time.monotonic() - moved_at > STANDS_STILL_S:
+                raise LOG_NOT_COPIED.error(reason=self._fault)
+            await asyncio.sleep(FOLLOW_EVERY_S)
+
+    async def follow(self) -> None:
+        """A quorum that does not answer for a while is read on later."""
+        while True:
+            await asyncio.sleep(FOLLOW_EVERY_S)
+            await self._look()
+
+    async def confirm(self) -> None:
+        """What an audit saw until now was in the copy as soon as in the quorum. Raises Z2K-4117."""
+        since = time.monotonic()
+        while self._whole_at < since:
+            if time.monotonic() - since > STANDS_STILL_S:
+                raise LOG_NOT_COPIED.error(reason=f"it stood still during the audit: {self._fault}")
+            await asyncio.sleep(FOLLOW_EVERY_S / 5)
+
+    async def _look(self) -> bool:
+        """Whether everything that was committed when it began is in the copy."""
+        began = time.monotonic()
+        try:
+            problem = (await self._observer.look(time.time())).problem
+        except Exception as fault:  # the look would be made again on the same input
+            log.exception("log_copy.fault")
+            problem = f"{type(fault).__name__}: {fault}"
+        if problem:
+            self._fault = problem
+        else:
+            self._whole_at = began
+        return not problem
 
 
 @asynccontextmanager
-async def followed_log(observer: LogObserver, files: LogFiles) -> AsyncIterator[None]:
-    """observer: a fresh one that writes into `files`. Raises Z2K-4117 when the log cannot be read to its end."""
-    following: asyncio.Task[None] | None = None
+async def followed_log(observer: LogObserver) -> AsyncIterator[FollowedLog]:
+    """observer: a fresh one with a sink. Raises Z2K-4117 when the log cannot be read to its end."""
+    followed = FollowedLog(observer)
     try:
-        await _copy(observer)
-        following = asyncio.create_task(_follow(observer), name="follow the log")
-        yield
-    finally:
-        if following is not None:
+        await followed.copy()
+        following = asyncio.create_task(followed.follow(), name="follow the log")
+        try:
+            yield followed
+        finally:
             following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+            await asyncio.wait({following})
+    finally:
         observer.close()
-        files.close()
-
-
-async def _copy(observer: LogObserver) -> None:
-    end, moved_at = -1, time.monotonic()
-    while (look := await observer.look(time.time())).problem:
-        if observer.end != end:
-            end, moved_at = observer.end, time.monotonic()
-        elif time.monotonic() - moved_at > STANDS_STILL_S:
-            raise LOG_NOT_COPIED.error(reason=look.problem)
-        await asyncio.sleep(FOLLOW_EVERY_S)
-
-
-async def _follow(observer: LogObserver) -> None:
-    """A quorum that does not answer for a while is read on later; the audit says what it misses."""
-    while True:
-        await asyncio.sleep(FOLLOW_EVERY_S)
-        await observer.look(time.time())

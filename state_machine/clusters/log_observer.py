@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -196,8 +196,11 @@ class LogObserver:
         cluster_id: str | None,
         security: ClientSecurity = PLAINTEXT,
         sink: LogSink | None = None,
+        look_s: float = LOOK_S,
     ) -> None:
+        """sink: gets what is read before it counts as read. look_s: longest look."""
         self._sink = sink
+        self._look_s = look_s
         self._voters = tuple(voters)
         self._cluster_id = cluster_id
         self._connections = {
@@ -223,12 +226,12 @@ class LogObserver:
     async def look(self, now: float) -> LogObservation:
         """Read up to what is committed. Never raises for what a network or a peer does."""
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(self._look_s):
                 quorum = await self._describe()
                 await self._read_to(quorum)
                 figures = await asyncio.to_thread(self._counter.count, self._replay.image)
         except TimeoutError:
-            return LogObservation(now, f"the quorum did not answer within {LOOK_S:.0f} s")
+            return LogObservation(now, f"the quorum did not answer within {self._look_s:.0f} s")
         except (OSError, FindingError) as error:
             return LogObservation(now, words_of(error))
         if self._replay.end < quorum.high_watermark:
@@ -318,9 +321,7 @@ class LogObserver:
                 await self._fetch_snapshot(quorum, SnapshotId(answer.snapshot_id.end_offset, answer.snapshot_id.epoch))
                 continue
             if answer.diverging_epoch.end_offset >= 0:
-                self._begin()
-                if self._sink is not None:
-                    await asyncio.to_thread(self._sink.begin)
+                await _undivided(self._begin_anew)
                 continue
             if answer.error_code:
                 raise OSError(f"controller {quorum.leader_id} answers Fetch with error {answer.error_code}")
@@ -355,14 +356,23 @@ class LogObserver:
             position, epoch = position + header.size, header.leader_epoch
         if not position:
             return False
-        if position > ON_A_THREAD_BYTES:
-            await asyncio.to_thread(self._apply, data[:position])
+        if position > ON_A_THREAD_BYTES or self._sink is not None:
+            await _undivided(self._keep, data[:position], epoch)
         else:
-            self._apply(data[:position])
-        if self._sink is not None:
-            await asyncio.to_thread(self._sink.batches, data[:position])
-        self._last_epoch = epoch
+            self._keep(data[:position], epoch)
         return True
+
+    def _keep(self, data: bytes, epoch: int) -> None:
+        """A sink that cannot write leaves the place in the log where it is."""
+        if self._sink is not None:
+            self._sink.batches(data)
+        self._apply(data)
+        self._last_epoch = epoch
+
+    def _begin_anew(self) -> None:
+        if self._sink is not None:
+            self._sink.begin()
+        self._begin()
 
     def _apply(self, data: bytes) -> None:
         for batch in read_batches(data):
@@ -403,10 +413,14 @@ class LogObserver:
                 size, position = piece.size, position + len(data)
             file.seek(0)
             content = file.read()
-        self._begin()
+        await _undivided(self._begin_with, content, snapshot)
+
+    def _begin_with(self, content: bytes, snapshot: SnapshotId) -> None:
+        replay = _replayed(content, snapshot)
         if self._sink is not None:
-            await asyncio.to_thread(self._sink.snapshot, content, snapshot)
-        self._replay = await asyncio.to_thread(_replayed, content, snapshot)
+            self._sink.snapshot(content, snapshot)
+        self._begin()
+        self._replay = replay
         self._last_epoch = snapshot.epoch
         self._data_end = snapshot.end_offset
 
@@ -442,6 +456,16 @@ class LogObserver:
             ),
             only_kraft=_only_kraft(image),
         )
+
+
+async def _undivided(work: Callable[..., None], *arguments: Any) -> None:
+    """On a thread, to its end: a look that is over waits for it, so that no two looks are at work at once."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def _only_kraft(image: Image) -> tuple[str, ...]:

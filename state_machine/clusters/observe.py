@@ -31,7 +31,7 @@ from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, parse
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
-from state_machine.clusters.log_observer import LogObservation, LogObserver, LogSink, VoterLevels
+from state_machine.clusters.log_observer import LOOK_S, LogObservation, LogObserver, LogSink, VoterLevels
 from state_machine.clusters.zookeeper_partitions import PartitionSource, ZooKeeperPartitions
 from state_machine.policy.gates import Holder
 
@@ -181,10 +181,12 @@ class LogSource(Protocol):
     def close(self) -> None: ...
 
 
-def log_of_inventory(inventory: ClusterInventory, sink: LogSink | None = None) -> LogObserver:
+def log_of_inventory(inventory: ClusterInventory, sink: LogSink | None = None, look_s: float = LOOK_S) -> LogObserver:
     """Voters and how to speak to them are as in the controllers' files. Blocks; raises what is wrong with the files."""
     config = _first_config(inventory)
-    return LogObserver(config.voters, None, client_security(config.security.get(config.controller_listener)), sink)
+    return LogObserver(
+        config.voters, None, client_security(config.security.get(config.controller_listener)), sink, look_s
+    )
 
 
 class ClusterObserver:

@@ -10,20 +10,40 @@ disk hold from the next request on.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 
+from migrator.control_api.control_file import NO_TOKEN, TOKEN
 from migrator.findings.finding import words_of
+from migrator.findings.fleet import SECRET_NOT_RESOLVED
 from migrator.findings.service import SERVE_CONFIG
-from migrator.fleet.secrets import resolve
+from migrator.fleet.secrets import is_reference, resolve
 from migrator.tls.contexts import TLS_VERSIONS, new_context, show, trust
-from migrator.tls.renewal import RenewedContext, files_of
+from migrator.tls.renewal import LOOK_EVERY_S, RenewedContext, files_of
 from migrator.tls.sources import PemSource
+
+CONNECT_S: Final = 2.0
+
+
+def accepts(control: str) -> bool:
+    """Whether anybody accepts connections at https://HOST:PORT. Blocks; nothing is sent."""
+    parts = urlsplit(control)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_S).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:  # of a host that is down, or a network that is: nobody can tell
+        return True
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +65,13 @@ class RemotePorts:
 
     def __init__(self, access: RemoteAccess) -> None:
         """Raises Z2K-4001 or Z2K-7010 when certificate, password or authority cannot be read."""
+        if not is_reference(access.token):
+            reason = "it is not file:/PATH, exec:/COMMAND or systemd:NAME"
+            raise SERVE_CONFIG.error(file=access.file, key="control_token", reason=reason)
         self._access = access
+        self._token: str | None = None
+        self._token_read_at = 0.0
+        self._ended: list[asyncio.Task[None]] = []
         identity, trusted = PemSource("control_certificate", access.certificate), PemSource("control_ca", access.ca)
         self._identity, self._trusted = identity, trusted
         self._context = RenewedContext(self._make, files_of(identity, trusted))
@@ -55,15 +81,38 @@ class RemotePorts:
     async def client(self) -> httpx.AsyncClient:
         context = await self._context.on_loop()
         if context is not self._of:
-            before, self._of, self._client = self._client, context, self._client_with(context)
-            await before.aclose()
+            self._ended.append(asyncio.create_task(self._close_later(self._client)))
+            self._of, self._client = context, self._client_with(context)
         return self._client
 
+    async def _close_later(self, client: httpx.AsyncClient) -> None:
+        """Requests that are under way get their answers."""
+        try:
+            await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            await client.aclose()
+
     async def token(self) -> str:
-        """Raises Z2K-7010."""
-        return (await asyncio.to_thread(resolve, self._access.token)).reveal()
+        """Kept for a moment, as a reference may be a program. Raises Z2K-7010."""
+        if self._token is None or time.monotonic() - self._token_read_at >= LOOK_EVERY_S:
+            self._token = await asyncio.to_thread(self._read_token)
+            self._token_read_at = time.monotonic()
+        return self._token
+
+    def forget_token(self) -> None:
+        """A controller did not take it: it may have been replaced."""
+        self._token = None
+
+    def _read_token(self) -> str:
+        text = resolve(self._access.token).reveal()
+        if TOKEN.fullmatch(text) is None:
+            raise SECRET_NOT_RESOLVED.error(reference=self._access.token.split(" ", 1)[0], reason=NO_TOKEN)
+        return text
 
     async def close(self) -> None:
+        for each in self._ended:
+            each.cancel()
+        await asyncio.gather(*self._ended, return_exceptions=True)
         await self._client.aclose()
 
     def _client_with(self, context: ssl.SSLContext) -> httpx.AsyncClient:

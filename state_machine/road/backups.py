@@ -81,6 +81,8 @@ def _sweep(home: Path) -> None:
 def _copy_logs(snapshot: Snapshot, target: Path) -> None:
     """Of every controller whose directory is on this machine; a live log may end torn, which its readers know."""
     for entry in snapshot.inventory.controllers:
+        if entry.is_remote:
+            continue
         source = Path(entry.data) / LOG if (Path(entry.data) / LOG).is_dir() else Path(entry.data)
         if not any(source.glob("*.log")):
             continue

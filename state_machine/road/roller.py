@@ -20,6 +20,7 @@ import structlog
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
+from migrator.findings.service import STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
@@ -44,6 +45,7 @@ from migrator.model.image import EMPTY, Image
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver
+from state_machine.clusters.remote_ports import accepts
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.road_conditions import (
@@ -305,7 +307,10 @@ class Roller:
             case NodeAct.STOP:
                 if roll in (Roll.STOCK, Roll.OURS):
                     self._stop_ours(snapshot, node)
-                return _performed(node.actuator.stop())
+                stopped = node.actuator.stop()
+                if roll in (Roll.STOCK, Roll.OURS) and not isinstance(stopped, Instruction):
+                    self._wait_until_left(snapshot, node)
+                return _performed(stopped)
             case NodeAct.WRITE if roll is Roll.OURS and journal.is_sent_back(row):
                 return controllers_back.write_stock_again(fleet, node)
             case NodeAct.WRITE if roll in journal.WAYS_BACK:
@@ -419,6 +424,23 @@ class Roller:
                 raise CONTROLLER_NOT_LEFT.error(node=node.id, pid=pid, seconds=f"{LEAVE_S:g}")
             time.sleep(0.1)
 
+    def _wait_until_left(self, snapshot: Snapshot, node: FleetNode) -> None:
+        """One of ours on another host, which its actuator has stopped: nothing accepts on its control port any more.
+
+        Raises Z2K-4116: a file of stock must not be written under a process of ours.
+        """
+        entry = next((each for each in snapshot.inventory.controllers if each.node_id == node.id), None)
+        ends = time.monotonic() + LEAVE_S
+        while entry is not None and entry.is_remote and accepts(entry.control):
+            if time.monotonic() > ends:
+                raise STOPPED_ELSEWHERE.error(nodes=[node.id])
+            time.sleep(0.5)
+
+    def _ours_runs(self, snapshot: Snapshot, node: FleetNode) -> bool:
+        look = () if snapshot.observation is None else snapshot.observation.controllers
+        elsewhere = {each.node_id for each in look if each.status is not None and each.pid is None}
+        return node.id in elsewhere or self._pid_of_ours(snapshot, node) is not None
+
     def _pid_of_ours(self, snapshot: Snapshot, node: FleetNode) -> int | None:
         """The process of ours that was started for it, or that answers at its control port; None when there is none."""
         known, look = snapshot.processes.get(node.id), snapshot.observation
@@ -437,7 +459,7 @@ class Roller:
         if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
             image = self._image(snapshot)
             seen = await asyncio.to_thread(self._look_at_node, node, row, image)
-            answers = roll in (Roll.STOCK, Roll.OURS) and self._pid_of_ours(snapshot, node) is not None
+            answers = roll in (Roll.STOCK, Roll.OURS) and self._ours_runs(snapshot, node)
             if roll is Roll.OURS and row.step == RollStep.STARTED and not journal.is_sent_back(row):
                 seen.process = controllers_back.process_of(snapshot, row, answers)
             elif answers:

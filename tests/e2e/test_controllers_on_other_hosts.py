@@ -62,7 +62,7 @@ class RemoteService(ServiceUnderTest):
         self.take_certificates(authority)
         self.config.write_text(
             f'port = 0\ndirectory = "{self.directory}"\nroots = ["{self.files}"]\naudit_engine = "quick"\n'
-            f'observe_every_s = 0.2\ncontrol_hosts = ["localhost"]\ncontrol_ca = "{self.ca}"\n'
+            f'observe_every_s = 0.2\ncontrol_hosts = ["localhost:{port}"]\ncontrol_ca = "{self.ca}"\n'
             f'control_certificate = "{self.certificate}"\ncontrol_token = "file:{self.token}"\n'
         )
 
@@ -95,6 +95,10 @@ class RemoteService(ServiceUnderTest):
 
         wait_for(why_not_done, "the audit is done")
         return dict(self.http.get(self.url + where).json())
+
+    def why_not_renewed(self) -> str | None:
+        assert self.process is not None
+        return None if "certificates.renewed" in self.process.log_text() else "not yet"
 
     def sees_the_controller(self) -> str | None:
         (seen,) = self.get("/quorum")["items"]
@@ -150,7 +154,8 @@ def test_a_controller_on_another_host_is_adopted_driven_audited_and_not_stopped(
             "the controller shows its new certificate",
             deadline_s=10 * LOOK_EVERY_S,
         )
-        wait_for(service.sees_the_controller, "the service shows its new certificate")
+        wait_for(service.why_not_renewed, "the service has read its new certificate")
+        wait_for(service.sees_the_controller, "and sees the controller with it")
         service.kill()
         service.start()
         wait_for(service.sees_the_controller, "the next service sees it too")

@@ -55,6 +55,7 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhi")
 producer id, producer epoch, base sequence."""
 
 BATCH_HEADER_BYTES: Final = 61
+TRANSACTIONAL: Final = 0x10
 LENGTH_AT: Final = 12
 """A batch's length counts from behind its base offset and the length itself."""
 
@@ -370,20 +371,26 @@ def find_sent_again(
     repeats: Collection[Repeat],
     first_at: Mapping[tuple[Place, bytes, int], int],
     batches: Mapping[Place, list[LogBatch]],
+    promised: Mapping[Place, Collection[int]],
 ) -> set[Repeat]:
     """Those that the client sent again under a later epoch of its producer id, so that no broker could know them.
 
     librdkafka (2.16, its issue 4953) takes a new epoch when a broker answers OUT_OF_ORDER_SEQUENCE_NUMBER for one
     partition, and sends what is unanswered on all partitions again, also what is in the log already.
 
+    A client sends nothing again of which it has an answer, and nothing of a transaction.
+
     first_at: where the first record of this key and sequence is. batches: of a replica of each partition.
+    promised: offsets that were acknowledged.
     """
 
     def is_one(each: Repeat) -> bool:
         here = batches.get(each.place, [])
-        first = _batch_at(here, first_at.get((each.place, each.key, each.sequence), each.offset))
-        again = _batch_at(here, each.offset)
+        first_offset = first_at.get((each.place, each.key, each.sequence), each.offset)
+        first, again = _batch_at(here, first_offset), _batch_at(here, each.offset)
         if first is None or again is None or not first.base_offset < again.base_offset:
+            return False
+        if first.transactional or again.transactional or first_offset in promised.get(each.place, ()):
             return False
         return first.producer[0] == again.producer[0] >= 0 and first.producer[1] < again.producer[1]
 
@@ -395,7 +402,7 @@ def _batch_at(batches: Iterable[LogBatch], offset: int) -> LogBatch | None:
 
 
 def _look_at_repeats(
-    bootstrap: str, repeats: Collection[Repeat], data_dirs: Iterable[Path], deadline_s: float
+    bootstrap: str, ledger: Ledger, repeats: Collection[Repeat], data_dirs: Iterable[Path], deadline_s: float
 ) -> set[Repeat]:
     wanted = {(each.place, each.key, each.sequence) for each in repeats}
     first_at: dict[tuple[Place, bytes, int], int] = {}
@@ -411,7 +418,7 @@ def _look_at_repeats(
     batches = {
         place: next((batches_of(each)[1] for each in some if each.is_dir()), []) for place, some in directories.items()
     }
-    return find_sent_again(repeats, first_at, batches)
+    return find_sent_again(repeats, first_at, batches, ledger.promises)
 
 
 def check_records(
@@ -439,7 +446,7 @@ def check_records(
     if again := [place for place in missing if place in existing]:
         read_everything(bootstrap, again, "read_uncommitted", deadline_s, saw)
     repeats = judge.repeats
-    sent_again = _look_at_repeats(bootstrap, repeats, data_dirs, deadline_s) if repeats and data_dirs else set()
+    sent_again = _look_at_repeats(bootstrap, ledger, repeats, data_dirs, deadline_s) if repeats and data_dirs else set()
     return judge.checks(committed, hidden, sent_again)
 
 
@@ -650,24 +657,25 @@ def told_in(words: Words) -> Told:
 
 
 class LogBatch(NamedTuple):
-    """producer: its id and epoch; the id is -1 where a batch has none."""
+    """producer: its id and epoch; the id is -1 where a batch has none. transactional: of a transaction."""
 
     base_offset: int
     end_offset: int
     crc: int
     producer: tuple[int, int]
+    transactional: bool = False
 
 
 def batches_in(data: bytes | mmap.mmap) -> Iterator[LogBatch]:
     """The whole batches of a segment; an end that is still being written is left out. Raises ValueError."""
     at = 0
     while at + BATCH_HEADER_BYTES <= len(data):
-        base, length, _, magic, crc, _, last_delta, _, _, *producer, _ = HEADER.unpack_from(data, at)
+        base, length, _, magic, crc, attributes, last_delta, _, _, *producer, _ = HEADER.unpack_from(data, at)
         if length <= 0 or at + LENGTH_AT + length > len(data):
             return
         if magic != 2:
             raise ValueError(f"batch at byte {at} has magic {magic}")
-        yield LogBatch(base, base + last_delta + 1, crc, (producer[0], producer[1]))
+        yield LogBatch(base, base + last_delta + 1, crc, (producer[0], producer[1]), bool(attributes & TRANSACTIONAL))
         at += LENGTH_AT + length
 
 

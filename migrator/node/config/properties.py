@@ -470,6 +470,8 @@ class _Parser:
                 raise CONFIG_MISSING.error(file=self._file, key=key, reason=f"{alone} is set, and it means nothing")
             return None
         host, port = self._host_and_port(key, self._given[key])
+        if not port:
+            self._refuse(key, "port 0 takes any free port, and nobody would learn which")
         if not self._given.get(token_key):
             raise CONFIG_MISSING.error(
                 file=self._file, key=token_key, reason="a certificate alone does not let the service in"

@@ -13,23 +13,25 @@ import asyncio
 import os
 import secrets
 import socket
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import structlog
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
-from migrator.control_api.control_file import CONTROL_FILE, ControlFile
+from migrator.control_api.control_file import CONTROL_FILE, NO_TOKEN, TOKEN, ControlFile
 from migrator.control_api.operations import CANCEL, Cancelled, DriverOperation, OperationAccepted
 from migrator.control_api.status import ControllerStatus
-from migrator.findings.finding import FindingError
+from migrator.findings.finding import FindingError, words_of
 from migrator.findings.quorum import CONFIG_NOT_HONOURED
-from migrator.fleet.secrets import resolve
 from migrator.node.config.properties import RemoteControl
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.quorum.metrics import Metrics
@@ -39,6 +41,15 @@ from migrator.tls.renewal import RenewedContext
 
 ASK_TIMEOUT_S = 5.0
 BACKLOG: Final = 16
+REQUESTS_MAX: Final = 32
+HANDSHAKE_S: Final = 5.0
+BODY_BYTES_MAX: Final = 4096
+TOKENS_MAX: Final = 2
+TOKEN_FILE_BYTES_MAX: Final = 4096
+
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+log = structlog.get_logger()
 
 
 class Body(BaseModel):
@@ -84,7 +95,7 @@ class ControlServer:
         self.url = f"http://{host}:{bound}"
         if self._remote is not None:
             remote = self._remote
-            app = self._app(lambda: read_token(remote))
+            app = Guarded(self._app(guarded=True), lambda: read_tokens(remote))
             self.remote_port = self._serve(app, remote.host, remote.port, self.certificates)
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -97,16 +108,17 @@ class ControlServer:
         for thread in self._threads:
             thread.join(timeout=2.0)
 
-    def _serve(self, app: FastAPI, host: str, port: int, certificates: RenewedContext | None = None) -> int:
+    def _serve(self, app: Asgi, host: str, port: int, certificates: RenewedContext | None = None) -> int:
         """Listen on a thread of its own; returns the port."""
-        config = uvicorn.Config(app, log_level="error", lifespan="off")
+        config = uvicorn.Config(app, log_level="error", lifespan="off", limit_concurrency=REQUESTS_MAX)
         config.load()
         config.ssl = None if certificates is None else certificates.for_a_server()
         server = uvicorn.Server(config)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        both = host == "::" and socket.has_dualstack_ipv6()
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # who reads the control file may connect at once
-        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        thread = threading.Thread(target=server.run, args=([listening],), name="control", daemon=True)
+        listening = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        thread = threading.Thread(target=_run, args=(server, listening), name="control", daemon=True)
         thread.start()
         self._servers.append(server)
         self._threads.append(thread)
@@ -131,18 +143,14 @@ class ControlServer:
         now = None if self._driver is None else self._driver.now
         raise HTTPException(409, refusal if now is None else f"{refusal}: {now.state}, {now.reason}")
 
-    def _app(self, token: Callable[[], str] | None = None) -> FastAPI:
-        """token: read for each request, so that one that was replaced holds at once. None: that of the control file."""
+    def _app(self, *, guarded: bool = False) -> FastAPI:
+        """guarded: somebody has looked at the token already."""
         app = FastAPI(title="zk2kraft controller", docs_url=None, redoc_url=None, openapi_url=None)
 
         def authorized(request: Request) -> None:
             given = request.headers.get("authorization", "")
-            try:
-                wanted = f"Bearer {self._token if token is None else token()}"
-            except FindingError as error:
-                raise HTTPException(503, error.occurrence.text) from error
-            if not secrets.compare_digest(given.encode(), wanted.encode()):
-                raise HTTPException(401, "the token of this controller is needed")
+            if not guarded and not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+                raise HTTPException(401, "the token of this controller's control file is needed")
 
         @app.get("/healthz", response_class=PlainTextResponse)
         def healthz() -> str:
@@ -180,14 +188,75 @@ class ControlServer:
         return app
 
 
-def read_token(remote: RemoteControl) -> str:
-    """What who asks from another host shows. Raises Z2K-3010; the token is in no message."""
+def _run(server: uvicorn.Server, listening: socket.socket) -> None:
+    async def serve() -> None:
+        if server.config.ssl is not None:  # uvicorn hands no limit through: a stranger keeps a place for a minute
+            loop = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_S)  # type: ignore[method-assign]
+        await server.serve([listening])
+
+    asyncio.run(serve())
+
+
+class Guarded:
+    """In front of the port for other hosts: without a token nothing is read, and nothing is asked of the quorum."""
+
+    def __init__(self, app: Asgi, tokens: Callable[[], tuple[str, ...]]) -> None:
+        """tokens: read for each request, so that one that was replaced holds at once. Raises FindingError."""
+        self._app = app
+        self._tokens = tokens
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        headers = dict(scope["headers"])
+        try:
+            wanted = [f"Bearer {each}".encode() for each in self._tokens()]
+        except FindingError as error:
+            log.warning("control.no_token", code=error.code, says=error.occurrence.text)
+            await _refuse(503, "this controller cannot read its token; its log says why")(scope, receive, send)
+            return
+        given = headers.get(b"authorization", b"")
+        if not any(secrets.compare_digest(given, each) for each in wanted):
+            await _refuse(401, "the token of this controller is needed")(scope, receive, send)
+            return
+        length = headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in headers or not length.isdigit() or int(length) > BODY_BYTES_MAX:
+            await _refuse(413, f"a body has {BODY_BYTES_MAX} bytes at most")(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def _refuse(code: int, detail: str) -> JSONResponse:
+    return JSONResponse({"detail": detail}, code)
+
+
+def read_tokens(remote: RemoteControl) -> tuple[str, ...]:
+    """What who asks from another host shows: one or two lines, so that one can take the place of the other.
+
+    Raises Z2K-3010; no token is in a message.
+    """
     try:
-        return resolve(f"file:{remote.token_file.absolute()}").reveal()
-    except FindingError as error:
-        key, reason = f"{CONTROL_PREFIX}token.file", str(error.occurrence.values["reason"])
-        value = str(remote.token_file)
-        raise CONFIG_NOT_HONOURED.error(file=remote.security.file, key=key, value=value, reason=reason) from error
+        lines = tuple(each for each in _private_text(remote.token_file).splitlines() if each)
+        if not 1 <= len(lines) <= TOKENS_MAX or not all(map(TOKEN.fullmatch, lines)):
+            raise ValueError(NO_TOKEN)
+    except (OSError, ValueError) as error:
+        reason = "it is no text" if isinstance(error, UnicodeDecodeError) else words_of(error)
+        key, value = f"{CONTROL_PREFIX}token.file", str(remote.token_file)
+        raise CONFIG_NOT_HONOURED.error(file=remote.security.file, key=key, value=value, reason=reason) from None
+    return lines
+
+
+def _private_text(path: Path) -> str:
+    """A small regular file that not everybody may read."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would be waited for
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")
+        if found.st_mode & stat.S_IROTH:
+            raise ValueError("every user may read it (chmod o-r)")
+        return file.read(TOKEN_FILE_BYTES_MAX).decode("ascii")
 
 
 def _json(document: msgspec.Struct, code: int = 200) -> Response:

@@ -58,7 +58,7 @@ from migrator.node.log.storage import (
     RetiredMark,
     identify,
 )
-from migrator.node.process.control import ControlServer, read_token
+from migrator.node.process.control import ControlServer, read_tokens
 from migrator.node.process.loop_delay import LoopDelay
 from migrator.node.process.partition_count import PartitionCount, min_isr_default
 from migrator.node.process.retirement import retire
@@ -155,7 +155,7 @@ class ControllerProcess:
             check_stores(security)  # before anything is written
         if config.remote_control is not None:
             check_stores(config.remote_control.security)
-            read_token(config.remote_control)
+            read_tokens(config.remote_control)
         if config.migration_enabled:
             sockets_of(config.zookeeper_tls)
         known = process_login() is not None or (config.zookeeper_tls is not None and config.zookeeper_tls.identity)

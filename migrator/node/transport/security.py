@@ -31,7 +31,7 @@ TLS_KEYS: Final = frozenset(
     {
         *(f"ssl.keystore.{what}" for what in ("location", "type", "password", "key", "certificate.chain")),
         *(f"ssl.truststore.{what}" for what in ("location", "type", "password", "certificates")),
-        *("ssl.key.password", "ssl.enabled.protocols"),
+        "ssl.key.password",
     }
 )
 """What a prefix may stand before where only TLS is spoken."""
@@ -141,7 +141,7 @@ def read_security(
 def read_remote_control(file: str, given: Mapping[str, str], hidden: Collection[str] = ()) -> ListenerSecurity:
     """Of the control port that other hosts reach: TLS, and only who shows a certificate of the trusted authority."""
     reader = _Reader(file, given, CONTROL_PREFIX, SecurityProtocol.SSL, hidden)
-    tls = replace(reader.tls(accepts=True), client_auth=ClientAuth.REQUIRED)
+    tls = replace(reader.tls(accepts=True), client_auth=ClientAuth.REQUIRED, versions=("TLSv1.3",))
     if tls.trusted is None:
         reason = "it is missing, and every certificate of a public authority would be let in"
         raise TLS_NOT_USABLE.error(file=file, key=f"{CONTROL_PREFIX}ssl.truststore.location", reason=reason)

@@ -214,10 +214,22 @@ def test_what_a_client_sent_again_under_a_later_epoch_is_no_fault_of_the_cluster
         judge.saw("a", 0, offset, b"k", a_value("k", sequence))
     first_at = {(("a", 0), b"k", sequence): sequence for sequence in (0, 1)}
     batches = [LogBatch(0, 2, 1, first), LogBatch(2, 5, 2, second)]
-    again = find_sent_again(judge.repeats, first_at, {("a", 0): batches})
+    again = find_sent_again(judge.repeats, first_at, {("a", 0): batches}, {("a", 0): {2, 3, 4}})
     checks = {check.name: check for check in judge.checks(Reading({}, {("a", 0): 5}), {}, again)}
     assert bool(bad(checks)) is not is_good
     assert [check.compared for name, check in checks.items() if name.startswith("sent again")] == [2] * is_good
+
+
+@pytest.mark.parametrize(("promised", "transactional"), [({0, 2}, False), ({2}, True)])
+def test_no_client_sends_again_what_was_acknowledged_or_is_of_a_transaction(
+    tmp_path: Path, promised: set[int], *, transactional: bool
+) -> None:
+    """An aborted transaction whose records became visible looks the same but for this."""
+    judge = RecordJudge(a_ledger(tmp_path, ack(2, "k", 0)))
+    for offset in (0, 2):
+        judge.saw("a", 0, offset, b"k", a_value("k", 0))
+    batches = {("a", 0): [LogBatch(0, 2, 1, (0, 0), transactional), LogBatch(2, 3, 2, (0, 1))]}
+    assert find_sent_again(judge.repeats, {(("a", 0), b"k", 0): 0}, batches, {("a", 0): promised}) == set()
 
 
 def test_an_order_violation_without_an_earlier_copy_is_one_whatever_the_epochs(tmp_path: Path) -> None:
@@ -226,7 +238,7 @@ def test_an_order_violation_without_an_earlier_copy_is_one_whatever_the_epochs(t
         judge.saw("a", 0, offset, b"k", a_value("k", sequence))
     batches = {("a", 0): [LogBatch(0, 1, 1, (0, 0)), LogBatch(1, 2, 2, (0, 1))]}
     first_at = {(("a", 0), b"k", 0): 1}
-    assert find_sent_again(judge.repeats, first_at, batches) == set()
+    assert find_sent_again(judge.repeats, first_at, batches, {}) == set()
 
 
 def test_a_record_of_an_aborted_transaction_must_not_be_seen(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import time
 from pathlib import Path
 
 import pytest
@@ -32,8 +34,8 @@ def a_batch(offset: int, *names: str) -> bytes:
 class ScriptedObserver(LogObserver):
     """A leader that answers from a list. at: how many batches one answer has. silent: looks that nobody answers."""
 
-    def __init__(self, files: LogFiles, *batches: bytes, at: int = 1, silent: int = 0) -> None:
-        super().__init__((VoterAddress(3000, "127.0.0.1", 1),), None, sink=files)
+    def __init__(self, files: LogFiles, *batches: bytes, at: int = 1, silent: int = 0, look_s: float = 60.0) -> None:
+        super().__init__((VoterAddress(3000, "127.0.0.1", 1),), None, sink=files, look_s=look_s)
         self.log = list(batches)
         self.committed = 0
         self.at, self.silent = at, silent
@@ -58,7 +60,7 @@ def test_committed_batches_become_a_log_that_grows_while_it_is_read(
     observer.committed = 3
 
     async def story() -> list[int]:
-        async with followed_log(observer, files):
+        async with followed_log(observer):
             first = plan_log(tmp_path / LOG).offset
             observer.committed = 5
             async with asyncio.timeout(30):
@@ -77,11 +79,73 @@ def test_a_quorum_that_never_answers_is_a_finding(tmp_path: Path, monkeypatch: p
     observer = ScriptedObserver(files, silent=10**9)
 
     async def story() -> None:
-        async with followed_log(observer, files):
+        async with followed_log(observer):
             pytest.fail("there is no log")
 
     with pytest.raises(FindingError, match=r"Z2K-4117.*3000 does not lead"):
         asyncio.run(story())
+
+
+def test_a_look_that_is_cut_leaves_no_hole_and_applies_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each piece takes longer than a look may; the work of the look before is over when the next one begins."""
+    monkeypatch.setattr(log_copy, "FOLLOW_EVERY_S", 0.0)
+
+    class SlowFiles(LogFiles):
+        def batches(self, data: bytes) -> None:
+            time.sleep(0.05)
+            super().batches(data)
+
+    files = SlowFiles(tmp_path)
+    observer = ScriptedObserver(files, *(a_batch(number, f"t{number}") for number in range(12)), look_s=0.02)
+    observer.committed = 12
+
+    async def story() -> int:
+        async with followed_log(observer):
+            return plan_log(tmp_path / LOG).offset
+
+    assert asyncio.run(story()) == 11
+
+
+def test_a_disk_that_is_full_for_a_moment_leaves_no_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_copy, "FOLLOW_EVERY_S", 0.0)
+
+    class FullDisk(LogFiles):
+        left = 2
+
+        def batches(self, data: bytes) -> None:
+            if self._segment is not None and self.left:
+                self.left -= 1
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().batches(data)
+
+    observer = ScriptedObserver(FullDisk(tmp_path), *(a_batch(number, f"t{number}") for number in range(4)))
+    observer.committed = 4
+
+    async def story() -> int:
+        async with followed_log(observer):
+            return plan_log(tmp_path / LOG).offset
+
+    assert asyncio.run(story()) == 3
+
+
+def test_an_audit_whose_copy_stood_still_has_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise what ZooKeeper has and the copy lacks would be called a difference."""
+    monkeypatch.setattr(log_copy, "FOLLOW_EVERY_S", 0.01)
+    monkeypatch.setattr(log_copy, "STANDS_STILL_S", 0.1)
+    observer = ScriptedObserver(LogFiles(tmp_path), a_batch(0, "a"))
+    observer.committed = 1
+
+    async def story() -> None:
+        async with followed_log(observer) as followed:
+            await followed.confirm()
+            observer.silent = 10**9
+            await asyncio.sleep(0.05)
+            with pytest.raises(FindingError, match=r"Z2K-4117.*stood still during the audit"):
+                await followed.confirm()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_a_snapshot_takes_the_place_of_what_was_there_and_a_log_that_diverged_begins_anew(tmp_path: Path) -> None:

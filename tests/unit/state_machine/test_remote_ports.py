@@ -23,6 +23,8 @@ from tests.support.certificates import Authority
 from tests.support.statuses import a_status
 from tests.unit.state_machine.world import NODE, World, properties
 
+TOKEN = "t0ken-of-the-company"
+
 
 def a_remote(directory: Path, control: str = "https://controller-1:9643", data: str = "/over/there") -> ControllerEntry:
     """Its directory is nowhere on this host."""
@@ -45,7 +47,7 @@ def why(entry: ControllerEntry, bounds: Bounds, remote: RemotePorts | None = Non
 def access(directory: Path) -> RemoteAccess:
     authority = Authority(directory / "authority")
     token = directory / "token"
-    token.write_text("t0ken")
+    token.write_text(TOKEN)
     token.chmod(0o600)
     return RemoteAccess(authority.trusted, authority.sign("service").pem, f"file:{token}")
 
@@ -55,11 +57,11 @@ def access(directory: Path) -> RemoteAccess:
     ["https://169.254.169.254:80", "http://controller-1:9643", "https://controller-1", "https://u@controller-1:1"],
 )
 def test_only_declared_hosts_are_asked_and_only_by_https(tmp_path: Path, control: str) -> None:
-    assert "is not used" in why(a_remote(tmp_path, control), Bounds((tmp_path,), {"controller-1"}))
+    assert "is not used" in why(a_remote(tmp_path, control), Bounds((tmp_path,), {"controller-1:9643"}))
 
 
 def test_without_certificates_of_the_service_nobody_is_asked(tmp_path: Path) -> None:
-    bounds = Bounds((tmp_path,), {"controller-1"})
+    bounds = Bounds((tmp_path,), {"controller-1:9643"})
     assert "control_certificate and control_token of the service are not set" in why(a_remote(tmp_path), bounds)
 
 
@@ -71,7 +73,7 @@ def test_a_token_that_cannot_be_read_is_named_and_never_shown(tmp_path: Path) ->
         (tmp_path / "token").chmod(0o644)
         try:
             async with httpx.AsyncClient() as http:
-                await ControlClient(http, Bounds((tmp_path,), {"controller-1"}), remote).status(a_remote(tmp_path))
+                await ControlClient(http, Bounds((tmp_path,), {"controller-1:9643"}), remote).status(a_remote(tmp_path))
         except FindingError as error:
             return str(error)
         finally:
@@ -80,7 +82,46 @@ def test_a_token_that_cannot_be_read_is_named_and_never_shown(tmp_path: Path) ->
 
     said = asyncio.run(story())
     assert "every user may read it" in said
-    assert "t0ken" not in said
+    assert TOKEN not in said
+
+
+@pytest.mark.parametrize("spoiled", [f"{TOKEN}\n\n", f"{TOKEN} ", f"{TOKEN}\nmore", f"{TOKEN}\u00e9", "short"])
+def test_a_token_that_no_header_can_hold_is_refused_and_never_shown(tmp_path: Path, spoiled: str) -> None:
+    """The HTTP library names the header that it refuses, with its value."""
+    given = access(tmp_path)
+    (tmp_path / "token").write_text(spoiled)
+
+    async def story() -> str:
+        remote = RemotePorts(given)
+        try:
+            async with httpx.AsyncClient() as http:
+                client = ControlClient(http, Bounds((tmp_path,), {"controller-1:9643"}), remote)
+                with pytest.raises(FindingError) as raised:
+                    await client.status(a_remote(tmp_path))
+            return str(raised.value)
+        finally:
+            await remote.close()
+
+    said = asyncio.run(story())
+    assert "holds no token" in said
+    assert spoiled.split()[0] not in said
+
+
+def test_a_token_that_was_replaced_is_read_again_once_it_is_refused(tmp_path: Path) -> None:
+    given = access(tmp_path)
+
+    async def story() -> list[str]:
+        remote = RemotePorts(given)
+        first = await remote.token()
+        (tmp_path / "token").write_text("the-next-t0ken-of-the-company")
+        kept = await remote.token()
+        remote.forget_token()
+        try:
+            return [first, kept, await remote.token()]
+        finally:
+            await remote.close()
+
+    assert asyncio.run(story()) == [TOKEN, TOKEN, "the-next-t0ken-of-the-company"]
 
 
 def test_what_is_wrong_with_the_certificates_stops_the_service_at_its_start(tmp_path: Path) -> None:
