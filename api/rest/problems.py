@@ -19,6 +19,7 @@ from api.views import condition_view
 from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
+    ADDRESS_NOT_DECLARED,
     FOREIGN_REQUEST,
     GATE_CLOSED,
     KEY_USED_AGAIN,
@@ -43,6 +44,7 @@ PROBLEM_JSON: Final = "application/problem+json"
 STATUS: Final = {
     REQUEST_NOT_UNDERSTOOD.code: 422,
     PATH_OUTSIDE.code: 422,
+    ADDRESS_NOT_DECLARED.code: 422,
     KEY_USED_AGAIN.code: 422,
     ZOOKEEPER_UNREACHABLE.code: 422,
     NO_SUCH_THING.code: 404,

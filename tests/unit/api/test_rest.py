@@ -414,3 +414,16 @@ def test_a_migration_whose_files_lie_outside_the_roots_is_not_created(served: Se
     assert (answer.status_code, answer.json()["code"]) == (422, "Z2K-4112")
     changed = served.http.request("PATCH", "/api/v1/migrations/1", json={"controllers": outside})
     assert (changed.status_code, changed.json()["code"]) == (422, "Z2K-4112")
+
+
+def test_a_controller_on_another_host_is_taken_only_at_a_declared_address(served: Served) -> None:
+    """The service would show its token there."""
+    entry = {"node_id": 3000, "properties": "/etc/copy.properties", "data": "/var/lib/zk2kraft"}
+    remote = [{**entry, "control": "https://169.254.169.254:443"}]
+    answer = served.post("/migrations", {**INVENTORY, "name": "remote", "controllers": remote})
+    assert (answer.status_code, answer.json()["code"]) == (422, "Z2K-4118")
+    changed = served.http.request("PATCH", "/api/v1/migrations/1", json={"controllers": remote})
+    assert (changed.status_code, changed.json()["code"]) == (422, "Z2K-4118")
+    plain = [{**entry, "control": "http://controller-1:80"}]
+    answer = served.post("/migrations", {**INVENTORY, "name": "plain", "controllers": plain})
+    assert answer.status_code == 422
