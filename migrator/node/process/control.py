@@ -190,7 +190,7 @@ class ControlServer:
 
 def _run(server: uvicorn.Server, listening: socket.socket) -> None:
     async def serve() -> None:
-        if server.config.ssl is not None:  # uvicorn hands no limit through: a stranger keeps a place for a minute
+        if server.config.ssl is not None:  # uvicorn hands no limit through: who says nothing keeps a place for a minute
             loop = asyncio.get_running_loop()
             loop.create_server = partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_S)  # type: ignore[method-assign]
         await server.serve([listening])
