@@ -15,7 +15,8 @@ from migrator.audit.passwords import PasswordReader
 from migrator.audit.verified_cache import VerifiedCache
 from migrator.driver.claim import Claim, still_ours
 from migrator.driver.copy import Copy, producer_id_margin
-from migrator.findings.driver import COPY_DIFFERS
+from migrator.driver.touched import touched
+from migrator.findings.finding import FindingError
 from migrator.node.config.properties import NodeConfig
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk.pipeline import ReadLimits
@@ -37,12 +38,17 @@ class CopyAudit:
         self._verified.audit(self._session, copy.by_topic(), copy.rest, _margin(copy), limits)
 
     def under(self, claim: Claim, copy: Copy) -> AuditReport:
-        """After our epoch was seen in ZooKeeper. Raises Z2K-2011 when another controller's epoch is there."""
+        """After our epoch was seen in ZooKeeper. Raises Z2K-2051 when the claim has ended since, Z2K-2003 when it was
+        changed.
+        """
         session = self._session
         assert session is not None
         session.sync()
-        if not still_ours(read_claim(session), claim):
-            raise COPY_DIFFERS.error(different=1, first="the claim itself")
+        observed = read_claim(session)
+        if not still_ours(observed, claim):
+            found = touched(observed, claim, (), claim.kraft_epoch, may_abort=True, fresh_copy=False).finding
+            assert found is not None, "nobody is a successor of a quorum without voters"
+            raise FindingError(found)
         return self._verified.audit(session, copy.by_topic(), copy.rest, _margin(copy))
 
     async def close(self) -> None:
