@@ -3,8 +3,9 @@
 In:   what makes the context, and which files it reads.
 Out:  `RenewedContext`: the context for the next connection. Connections that are open keep what they began with.
 Elsewhere: reading stores (contexts.py), which files (sources.py); who opens connections (node.transport, zk).
-Rules: a file that cannot be used ends nothing. The certificates that were read before are used on, a finding says so
-(Z2K-3125), and the files are tried again. Certificates in the properties file itself are read at the start only.
+Rules: a file that cannot be used ends nothing. The certificates that were read before are used on, `problem` says so
+(the status of a node makes Z2K-3125 of it), and the files are tried again. Certificates in the properties file itself
+are read at the start only.
 Source: Kafka brokers need a change of `listener.name.*.ssl.keystore.location` for the same (KIP-226).
 """
 
@@ -20,8 +21,6 @@ from typing import Final
 
 import structlog
 
-from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.quorum import CERTIFICATES_NOT_RENEWED
 from migrator.tls.sources import Source
 
 log = structlog.get_logger()
@@ -41,7 +40,7 @@ class RenewedContext:
         files: Iterable[Path],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """make: reads the files; raises a FindingError when they cannot be used. clock: seconds, never goes back."""
+        """make: reads the files; raises whatever says why they cannot be used. clock: seconds, never goes back."""
         self._make = make
         self._files = tuple(files)
         self._clock = clock
@@ -49,12 +48,12 @@ class RenewedContext:
         self._marks = self._look()  # before the files are read: what changes meanwhile is read again
         self._context = make()
         self._looked_at = clock()
-        self._finding: Occurrence | None = None
+        self._problem = ""
 
     @property
-    def finding(self) -> Occurrence | None:
-        """Z2K-3125 while changed files cannot be used."""
-        return self._finding
+    def problem(self) -> str:
+        """Why changed files cannot be used; empty while the context is as they are."""
+        return self._problem
 
     def now(self) -> ssl.SSLContext:
         """The context for a new connection. Reads stores when they changed, which may take a part of a second."""
@@ -94,16 +93,16 @@ class RenewedContext:
     def _renew(self) -> None:
         marks = self._look()
         if marks == self._marks:
-            self._finding = None  # the files are again as they were read
+            self._problem = ""  # the files are again as they were read
             return
         try:
             self._context = self._make()
-        except FindingError as error:
-            if self._finding is None:
-                log.warning("certificates.not_renewed", code=error.code, says=error.occurrence.text)
-            self._finding = CERTIFICATES_NOT_RENEWED.found(reason=error.occurrence.text.rstrip("."))
+        except Exception as error:  # connections go on with what there is, whatever is wrong with the files
+            if not self._problem:
+                log.warning("certificates.not_renewed", says=str(error))
+            self._problem = str(error).rstrip(".")
         else:
-            self._marks, self._finding = marks, None
+            self._marks, self._problem = marks, ""
             log.info("certificates.renewed", files=len(self._files))
 
     def _look(self) -> tuple[_Mark | None, ...]:

@@ -46,7 +46,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "audit": "model wire zk.znodes zk.session findings",
         "fleet": "model wire findings",
         "lab": "findings",
-        "state_machine": "control_api model findings wire raft controller driver zk.znodes zk.session node audit fleet",
+        "state_machine": "control_api model findings wire raft controller driver zk.znodes zk.session node audit fleet "
+        "tls",
         "api": "state_machine control_api model findings",
     }.items()
 }

@@ -24,6 +24,7 @@ from migrator.control_api.status import (
     PartitionsStatus,
     QuorumStatus,
 )
+from migrator.findings.quorum import CERTIFICATES_NOT_RENEWED
 from migrator.model.image import METADATA_VERSION
 from migrator.model.partition_figures import BrokerFigures, PartitionFigures
 from migrator.model.values import Broker
@@ -59,7 +60,8 @@ def status(
 
     certificates: those of its listeners and of its own connections.
     """
-    renewals = {each.finding.text: each.finding for each in certificates if each.finding is not None}
+    problems = dict.fromkeys(each.problem for each in certificates if each.problem)
+    renewals = [CERTIFICATES_NOT_RENEWED.found(reason=each) for each in problems]
     found = ControllerStatus(
         node=raft.voter.node_id,
         run=run,
@@ -75,7 +77,7 @@ def status(
         denials=msgspec.convert(denials.as_json(), tuple[Denial, ...]),
         findings=tuple(
             each.as_json()
-            for each in (*raft.findings, connections.finding, *denials.findings, *renewals.values())
+            for each in (*raft.findings, connections.finding, *denials.findings, *renewals)
             if each is not None
         ),
     )
