@@ -24,6 +24,7 @@ from migrator.control_api.status import (
     PartitionsStatus,
     QuorumStatus,
 )
+from migrator.findings.finding import Occurrence
 from migrator.findings.quorum import CERTIFICATES_NOT_RENEWED
 from migrator.model.image import METADATA_VERSION
 from migrator.model.partition_figures import BrokerFigures, PartitionFigures
@@ -60,8 +61,6 @@ def status(
 
     certificates: those of its listeners and of its own connections.
     """
-    problems = dict.fromkeys(each.problem for each in certificates if each.problem)
-    renewals = [CERTIFICATES_NOT_RENEWED.found(reason=each) for each in problems]
     found = ControllerStatus(
         node=raft.voter.node_id,
         run=run,
@@ -77,13 +76,19 @@ def status(
         denials=msgspec.convert(denials.as_json(), tuple[Denial, ...]),
         findings=tuple(
             each.as_json()
-            for each in (*raft.findings, connections.finding, *denials.findings, *renewals)
+            for each in (*raft.findings, connections.finding, *denials.findings, *not_renewed(certificates))
             if each is not None
         ),
     )
     counted = counting.of(controller.image)
     found = with_log(found, controller, None if counted is None else counted[0], behind_ms=counted[1] if counted else 0)
     return found if driver is None else with_driver(found, driver)
+
+
+def not_renewed(certificates: Sequence[RenewedContext]) -> list[Occurrence]:
+    """Z2K-3125, once for each reason."""
+    problems = dict.fromkeys(each.problem for each in certificates if each.problem)
+    return [CERTIFICATES_NOT_RENEWED.found(reason=each) for each in problems]
 
 
 def with_log(

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from migrator.findings.finding import FindingError
 from migrator.findings.quorum import TLS_NOT_USABLE
 from migrator.model.values import SecurityProtocol
+from migrator.node.process.status import not_renewed
 from migrator.node.transport.security import ClientAuth, ListenerSecurity, TlsSettings
 from migrator.node.transport.tls import client_context, server_context
 from migrator.tls.renewal import LOOK_EVERY_S, RenewedContext
@@ -165,6 +166,8 @@ def test_a_spoiled_file_ends_nothing_and_is_named_until_it_is_mended(
             clock.now += LOOK_EVERY_S
             assert context.now() is before
     assert "ssl.keystore.location" in context.problem
+    (named,) = not_renewed([context, context])
+    assert (named.code, "ssl.keystore.location" in named.text) == ("Z2K-3125", True)
     assert [each["event"] for each in logged] == ["certificates.not_renewed"]
 
     cut.unlink()
