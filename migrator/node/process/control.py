@@ -110,7 +110,8 @@ class ControlServer:
 
     def _serve(self, app: Asgi, host: str, port: int, certificates: RenewedContext | None = None) -> int:
         """Listen on a thread of its own; returns the port."""
-        config = uvicorn.Config(app, log_level="error", lifespan="off", limit_concurrency=REQUESTS_MAX)
+        most = None if certificates is None else REQUESTS_MAX
+        config = uvicorn.Config(app, log_level="error", lifespan="off", limit_concurrency=most)
         config.load()
         config.ssl = None if certificates is None else certificates.for_a_server()
         server = uvicorn.Server(config)
