@@ -95,7 +95,7 @@ class ControlServer:
         self.url = f"http://{host}:{bound}"
         if self._remote is not None:
             remote = self._remote
-            app = Guarded(self._app(guarded=True), lambda: read_tokens(remote))
+            app = TokenCheck(self._app(guarded=True), lambda: read_tokens(remote))
             self.remote_port = self._serve(app, remote.host, remote.port, self.certificates)
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -199,7 +199,7 @@ def _run(server: uvicorn.Server, listening: socket.socket) -> None:
     asyncio.run(serve())
 
 
-class Guarded:
+class TokenCheck:
     """In front of the port for other hosts: without a token nothing is read, and nothing is asked of the quorum."""
 
     def __init__(self, app: Asgi, tokens: Callable[[], tuple[str, ...]]) -> None:
