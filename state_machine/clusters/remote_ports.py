@@ -21,15 +21,18 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
+import structlog
 
 from migrator.control_api.control_file import NO_TOKEN, TOKEN
-from migrator.findings.finding import words_of
+from migrator.findings.finding import FindingError, words_of
 from migrator.findings.fleet import SECRET_NOT_RESOLVED
 from migrator.findings.service import SERVE_CONFIG
 from migrator.fleet.secrets import is_reference, resolve
 from migrator.tls.contexts import TLS_VERSIONS, new_context, show, trust
 from migrator.tls.renewal import LOOK_EVERY_S, RenewedContext, files_of
 from migrator.tls.sources import PemSource
+
+log = structlog.get_logger()
 
 CONNECT_S: Final = 2.0
 
@@ -71,6 +74,7 @@ class RemotePorts:
         self._access = access
         self._token: str | None = None
         self._token_read_at = 0.0
+        self._reading = asyncio.Lock()
         self._ended: list[asyncio.Task[None]] = []
         identity, trusted = PemSource("control_certificate", access.certificate), PemSource("control_ca", access.ca)
         self._identity, self._trusted = identity, trusted
@@ -93,11 +97,20 @@ class RemotePorts:
             await client.aclose()
 
     async def token(self) -> str:
-        """Kept for a moment, as a reference may be a program. Raises Z2K-7010."""
-        if self._token is None or time.monotonic() - self._token_read_at >= LOOK_EVERY_S:
-            self._token = await asyncio.to_thread(self._read_token)
-            self._token_read_at = time.monotonic()
-        return self._token
+        """Kept for a moment, as a reference may be a program; and while it cannot be read again, until it is refused.
+
+        Raises Z2K-7010.
+        """
+        async with self._reading:
+            if self._token is None or time.monotonic() - self._token_read_at >= LOOK_EVERY_S:
+                try:
+                    self._token = await asyncio.to_thread(self._read_token)
+                except FindingError as error:
+                    if self._token is None:
+                        raise
+                    log.warning("control_token.not_read_again", code=error.code, says=error.occurrence.text)
+                self._token_read_at = time.monotonic()
+            return self._token
 
     def forget_token(self) -> None:
         """A controller did not take it: it may have been replaced."""

@@ -369,7 +369,7 @@ def read_everything(
 
 def find_sent_again(
     repeats: Collection[Repeat],
-    first_at: Mapping[tuple[Place, bytes, int], int],
+    copies: Mapping[tuple[Place, bytes, int], list[int]],
     batches: Mapping[Place, list[LogBatch]],
     promised: Mapping[Place, Collection[int]],
 ) -> set[Repeat]:
@@ -380,21 +380,31 @@ def find_sent_again(
 
     A client sends nothing again of which it has an answer, and nothing of a transaction.
 
-    first_at: where the first record of this key and sequence is. batches: of a replica of each partition.
+    copies: where records of this key and sequence are, in order. batches: of a replica of each partition.
     promised: offsets that were acknowledged.
     """
 
     def is_one(each: Repeat) -> bool:
         here = batches.get(each.place, [])
-        first_offset = first_at.get((each.place, each.key, each.sequence), each.offset)
-        first, again = _batch_at(here, first_offset), _batch_at(here, each.offset)
-        if first is None or again is None or not first.base_offset < again.base_offset:
-            return False
-        if first.transactional or again.transactional or first_offset in promised.get(each.place, ()):
-            return False
-        return first.producer[0] == again.producer[0] >= 0 and first.producer[1] < again.producer[1]
+        earlier = [at for at in copies.get((each.place, each.key, each.sequence), []) if at < each.offset]
+        batches_before = [_batch_at(here, at) for at in earlier]
+        again = _batch_at(here, each.offset)
+        return (
+            bool(earlier)
+            and again is not None
+            and not again.transactional
+            and not set(earlier) & set(promised.get(each.place, ()))
+            and all(before is not None and _is_of_a_later_epoch(again, before) for before in batches_before)
+        )
 
     return set(filter(is_one, repeats))
+
+
+def _is_of_a_later_epoch(again: LogBatch, before: LogBatch) -> bool:
+    """Of the same producer, so that no broker could know its records."""
+    if before.transactional or again.producer[0] != before.producer[0] or before.producer[0] < 0:
+        return False
+    return before.producer[1] < again.producer[1]
 
 
 def _batch_at(batches: Iterable[LogBatch], offset: int) -> LogBatch | None:
@@ -405,12 +415,12 @@ def _look_at_repeats(
     bootstrap: str, ledger: Ledger, repeats: Collection[Repeat], data_dirs: Iterable[Path], deadline_s: float
 ) -> set[Repeat]:
     wanted = {(each.place, each.key, each.sequence) for each in repeats}
-    first_at: dict[tuple[Place, bytes, int], int] = {}
+    copies: dict[tuple[Place, bytes, int], list[int]] = {}
 
     def saw(topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
         words = (value or b"").split(b"|")
         if key is not None and len(words) == 6 and ((topic, partition), key, int(words[4])) in wanted:
-            first_at.setdefault(((topic, partition), key, int(words[4])), offset)
+            copies.setdefault(((topic, partition), key, int(words[4])), []).append(offset)
 
     places = {each.place for each in repeats}
     read_everything(bootstrap, places, "read_committed", deadline_s, saw)
@@ -418,7 +428,7 @@ def _look_at_repeats(
     batches = {
         place: next((batches_of(each)[1] for each in some if each.is_dir()), []) for place, some in directories.items()
     }
-    return find_sent_again(repeats, first_at, batches, ledger.promises)
+    return find_sent_again(repeats, copies, batches, ledger.promises)
 
 
 def check_records(

@@ -116,9 +116,9 @@ class ControlServer:
         config.ssl = None if certificates is None else certificates.for_a_server()
         server = uvicorn.Server(config)
         both = host == "::" and socket.has_dualstack_ipv6()
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET  # a name is that of its IPv4 address
         # who reads the control file may connect at once
-        listening = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
         thread = threading.Thread(target=_run, args=(server, listening), name="control", daemon=True)
         thread.start()
         self._servers.append(server)

@@ -212,9 +212,9 @@ def test_what_a_client_sent_again_under_a_later_epoch_is_no_fault_of_the_cluster
     sequences = [0, 1, 0, 1, 2]
     for offset, sequence in enumerate(sequences):
         judge.saw("a", 0, offset, b"k", a_value("k", sequence))
-    first_at = {(("a", 0), b"k", sequence): sequence for sequence in (0, 1)}
+    copies = {(("a", 0), b"k", sequence): [sequence, sequence + 2] for sequence in (0, 1)}
     batches = [LogBatch(0, 2, 1, first), LogBatch(2, 5, 2, second)]
-    again = find_sent_again(judge.repeats, first_at, {("a", 0): batches}, {("a", 0): {2, 3, 4}})
+    again = find_sent_again(judge.repeats, copies, {("a", 0): batches}, {("a", 0): {2, 3, 4}})
     checks = {check.name: check for check in judge.checks(Reading({}, {("a", 0): 5}), {}, again)}
     assert bool(bad(checks)) is not is_good
     assert [check.compared for name, check in checks.items() if name.startswith("sent again")] == [2] * is_good
@@ -229,7 +229,16 @@ def test_no_client_sends_again_what_was_acknowledged_or_is_of_a_transaction(
     for offset in (0, 2):
         judge.saw("a", 0, offset, b"k", a_value("k", 0))
     batches = {("a", 0): [LogBatch(0, 2, 1, (0, 0), transactional), LogBatch(2, 3, 2, (0, 1))]}
-    assert find_sent_again(judge.repeats, {(("a", 0), b"k", 0): 0}, batches, {("a", 0): promised}) == set()
+    assert find_sent_again(judge.repeats, {(("a", 0), b"k", 0): [0, 2]}, batches, {("a", 0): promised}) == set()
+
+
+def test_a_third_copy_in_the_epoch_of_the_second_is_a_fault_of_a_broker(tmp_path: Path) -> None:
+    judge = RecordJudge(a_ledger(tmp_path, ack(2, "k", 0)))
+    for offset in (0, 2, 3):
+        judge.saw("a", 0, offset, b"k", a_value("k", 0))
+    batches = {("a", 0): [LogBatch(0, 2, 1, (0, 0)), LogBatch(2, 3, 2, (0, 1)), LogBatch(3, 4, 3, (0, 1))]}
+    again = find_sent_again(judge.repeats, {(("a", 0), b"k", 0): [0, 2, 3]}, batches, {("a", 0): set()})
+    assert [each.offset for each in again] == [2]
 
 
 def test_an_order_violation_without_an_earlier_copy_is_one_whatever_the_epochs(tmp_path: Path) -> None:
@@ -237,8 +246,8 @@ def test_an_order_violation_without_an_earlier_copy_is_one_whatever_the_epochs(t
     for offset, sequence in enumerate([1, 0]):
         judge.saw("a", 0, offset, b"k", a_value("k", sequence))
     batches = {("a", 0): [LogBatch(0, 1, 1, (0, 0)), LogBatch(1, 2, 2, (0, 1))]}
-    first_at = {(("a", 0), b"k", 0): 1}
-    assert find_sent_again(judge.repeats, first_at, batches, {}) == set()
+    copies = {(("a", 0), b"k", 0): [1]}
+    assert find_sent_again(judge.repeats, copies, batches, {}) == set()
 
 
 def test_a_record_of_an_aborted_transaction_must_not_be_seen(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from migrator.findings.finding import FindingError
+from state_machine.clusters import remote_ports
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
@@ -126,6 +127,28 @@ def test_a_token_that_was_replaced_is_read_again_once_it_is_refused(tmp_path: Pa
             await remote.close()
 
     assert asyncio.run(story()) == [TOKEN, TOKEN, "the-next-t0ken-of-the-company"]
+
+
+def test_a_token_that_cannot_be_read_again_is_used_on_until_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vault that is away for a moment must not make every controller silent at once."""
+    monkeypatch.setattr(remote_ports, "LOOK_EVERY_S", 0.0)
+    given = access(tmp_path)
+
+    async def story() -> None:
+        remote = RemotePorts(given)
+        try:
+            assert await remote.token() == TOKEN
+            (tmp_path / "token").unlink()
+            assert await remote.token() == TOKEN
+            remote.forget_token()
+            with pytest.raises(FindingError, match="Z2K-7010"):
+                await remote.token()
+        finally:
+            await remote.close()
+
+    asyncio.run(story())
 
 
 def test_what_is_wrong_with_the_certificates_stops_the_service_at_its_start(tmp_path: Path) -> None:
