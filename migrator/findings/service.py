@@ -268,9 +268,10 @@ STARTED_ELSEWHERE = Finding(
 STOPPED_ELSEWHERE = Finding(
     code="Z2K-4116",
     says="Controllers {nodes} still run on other hosts, where this service stops nothing.",
-    means="The step is over for the cluster: none of these controllers has to run any more. The migration waits until "
-    "they have ended.",
-    remedy="Stop them on their hosts: `systemctl stop zk2kraft-controller@NODE`.",
+    means="The cluster does not need these controllers any more. A file of a stock controller is not written while one "
+    "of ours runs in its place.",
+    remedy="Stop them on their hosts: `systemctl stop zk2kraft-controller@NODE`. See the runbook for "
+    "REPLACING_CONTROLLERS.",
 )
 
 LOG_NOT_COPIED = Finding(
