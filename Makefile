@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test test-long docs sim model adversarial kill-matrix end-of-road soak poison mutants lab demo docker-images docker-test takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
+.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road soak poison mutants lab demo docker-images docker-test takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -53,6 +53,10 @@ adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them 
 kill-matrix:  ## kill -9 of service, leader, broker and ZooKeeper around every durable write of the road, in PARTS whole runs (12 take about an hour)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.road --parts $(or $(PARTS),12)
+
+kill-matrix-back:  ## the same points up to FINALIZING, a rollback asked at each, somebody else killed in it; each run then goes to COMPLETED, in PARTS runs (4; about 90 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.adversarial.road_back --parts $(or $(PARTS),4)
 
 end-of-road:  ## the stories that decide about the end of the road, one cluster each; STORIES says which (docs/adversarial.md)
 	$(SETUP) --with-java

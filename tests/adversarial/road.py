@@ -12,12 +12,15 @@ import argparse
 import random
 import sys
 import time
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
+from migrator.lab.servers.laboratory import Laboratory
 from tests.adversarial.kept import PASSED, outcome_of
 from tests.e2e.road_kills import ACTS, INTENT, Kill, Victim
 from tests.e2e.road_stage import run_to_the_end
 
+Point = TypeVar("Point")
 BROKERS: Final = (0, 1, 2)
 CONTROLLERS: Final = (3000, 3001, 3002)
 ROLLS: Final = {"stop": (1, 2, 3), "write": (1, 3), "start": (1, 2, 3)}
@@ -57,25 +60,48 @@ def points_of(draw: random.Random) -> list[Kill]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.adversarial.road")
-    parser.add_argument("--parts", type=int, default=12, help="whole runs that the points are dealt to")
     parser.add_argument("--only", default="", help="kill these alone, with commas between: " + ", ".join(Victim))
-    parser.add_argument("--seed", type=int, default=0, help="0: a new one")
-    parser.add_argument("--run", type=int, default=0, help="only this run of them; 0: all")
+    add_parts(parser, 12)
     chosen = parser.parse_args(arguments)
-    seed = chosen.seed or random.SystemRandom().randrange(1, 2**31)
+    seed = seed_of(chosen)
     victims = [Victim(each) for each in chosen.only.split(",")] if chosen.only else list(Victim)
     points = [each for each in points_of(random.Random(seed)) if each.victim in victims]
-    print(f"seed {seed}: {len(points)} points in {chosen.parts} runs", flush=True)
     for left_out, why in LEFT_OUT.items():
         print(f"left out: {left_out}: {why}", flush=True)
+    return play_parts("road", points, chosen, run_to_the_end)
+
+
+# --- what both kill matrices do with their points -----------------------------------------------------------
+
+
+def add_parts(parser: argparse.ArgumentParser, parts: int) -> None:
+    parser.add_argument("--parts", type=int, default=parts, help="whole runs that the points are dealt to")
+    parser.add_argument("--seed", type=int, default=0, help="0: a new one")
+    parser.add_argument("--run", type=int, default=0, help="only this run of them; 0: all")
+
+
+def seed_of(chosen: argparse.Namespace) -> int:
+    seed: int = chosen.seed or random.SystemRandom().randrange(1, 2**31)
+    print(f"seed {seed}", flush=True)
+    return seed
+
+
+def play_parts(
+    name: str,
+    points: Sequence[Point],
+    chosen: argparse.Namespace,
+    play: Callable[[Laboratory, tuple[Point, ...]], None],
+) -> int:
+    """Deal the points to the runs, each in a laboratory of its own. Returns an exit code."""
+    print(f"{len(points)} points in {chosen.parts} runs", flush=True)
     failed = 0
     for part in [chosen.run - 1] if chosen.run else range(chosen.parts):
-        kills = tuple(points[part :: chosen.parts])
+        mine = tuple(points[part :: chosen.parts])
         began = time.monotonic()
-        outcome = outcome_of("road", lambda laboratory, kills=kills: run_to_the_end(laboratory, kills))  # type: ignore[misc]
+        outcome = outcome_of(name, lambda laboratory, mine=mine: play(laboratory, mine))  # type: ignore[misc]
         failed += outcome != PASSED
         took = time.monotonic() - began
-        print(f"run {part + 1}: {', '.join(map(str, kills))}: {outcome} in {took:.0f} s", flush=True)
+        print(f"run {part + 1}: {', '.join(map(str, mine))}: {outcome} in {took:.0f} s", flush=True)
     return 1 if failed else 0
 
 

@@ -261,7 +261,7 @@ def back_under_stock(
 
     stage.fleet.after_act = kill_once
     began, number = time.monotonic(), len(stage.fleet.done)
-    stage.wait_view(lambda view: _why_not_begun(stage, view))
+    stage.wait_view(lambda view: why_not_begun(stage, view))
     if view["paused"]:
         stage.service.operation(stage.migration, "resume")
     view = stage.wait_view(
@@ -285,7 +285,7 @@ def back_under_stock(
     assert_rolled_back(stage, view, found, end=end)
 
 
-def _why_not_begun(stage: RoadStage, view: Mapping[str, Any]) -> str | None:
+def why_not_begun(stage: RoadStage, view: Mapping[str, Any]) -> str | None:
     """Requests it, and again when an election of the soak has closed the gate in that very moment."""
     if view["phase"] in ("ROLLING_BACK", "ROLLED_BACK"):
         return None

@@ -118,14 +118,15 @@ class RoadKills:
                 self.left.remove(each)
         for kill in due:
             try:
-                who = self._kill(kill.victim, node)
+                who = self.kill(kill.victim, node)
             except (AssertionError, FindingError, OSError) as error:
                 self.troubles.append(f"{kill}: {error!r}")
                 continue
             self.happened.append(f"{kill}: {who} at {time.monotonic() - self._began:.0f} s")
             print(f"killed {self.happened[-1]}", flush=True)
 
-    def _kill(self, victim: Victim, node: int | None) -> str:
+    def kill(self, victim: Victim, node: int | None) -> str:
+        """node: the one that the service acts on, if any; it is never the broker that dies. Returns who it was."""
         match victim:
             case Victim.SERVICE:
                 self._kill_service()

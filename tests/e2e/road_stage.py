@@ -1,7 +1,7 @@
 """A cluster on the road from ZooKeeper to the end, driven by the service, while tests kill who takes part.
 
 In:   a laboratory, and who is killed at which points.
-Out:  `RoadStage`: to dual-write, to the end; what is asserted of a run.
+Out:  `RoadStage`: to dual-write, to the end, to dual-write again after a rollback; what is asserted of a run.
 Elsewhere: the kills (road_kills.py), the fleet that the service operates (migrator/lab/fleet.py), traffic and its proof
 (migrator/lab/traffic).
 """
@@ -48,6 +48,8 @@ AT_THE_END: Final = {
     "not_read": [],
 }
 """What is seen of the nodes, once each has answered."""
+RETIRED_S: Final = 240.0
+"""They ask the brokers for a minute."""
 RECORDS_PER_S: Final = 60.0
 """Some are under way at every moment of minutes; the processors are for those who are restarted."""
 
@@ -97,16 +99,39 @@ class RoadStage:
         self.cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
         self.traffic.start(TOPICS)
         self.traffic.wait_flowing()
+        self._control(NAME, ours, self._kills)
+        self.service.start()
+        self._migrate(NAME)
+
+    def to_dual_write_again(self, name: str, kills: tuple[Kill, ...]) -> None:
+        """After ROLLED_BACK: a fresh quorum on the addresses of the retired one, which brokers have in their files."""
+        self.wait_view(lambda _: self._who_has_not_ended(), RETIRED_S)
+        self._joins = False
+        retired = self.fleet.ours
+        for each in retired:
+            each.directory.rename(each.directory.with_name(f"{each.name}-before-{name}"))
+        ours = [OurController(self.laboratory, each.spec, each.cluster_id) for each in retired]
+        self._control(name, ours, kills)
+        self._migrate(name)
+
+    def _who_has_not_ended(self) -> str | None:
+        """Retired controllers look for a while whether brokers still forward requests to them."""
+        left = [each.name for each in self.fleet.ours if each.listens]
+        return f"{left} have not ended" if left else None
+
+    def _control(self, name: str, ours: list[OurController], kills: tuple[Kill, ...]) -> None:
+        """These controllers and the brokers as a fleet of this name, with those who are killed at its acts."""
         for each in ours:
             each.prepare()
         self.fleet = LabFleet(self.cluster, ours)
-        self.kills = RoadKills(self._kills, self.fleet, self.kill_service)
+        self.kills = RoadKills(kills, self.fleet, self.kill_service)
         self.fleet.before_act = self.kills.before_act
         self.fleet.after_act = self.kills.after_act
         self.fleet.serve()
-        self.fleet.write(NAME)
-        self.service.start()
-        self.migration = self.service.create(NAME, self.cluster, ours)
+        self.fleet.write(name)
+
+    def _migrate(self, name: str) -> None:
+        self.migration = self.service.create(name, self.cluster, self.fleet.ours)
         for phase in ("PREFLIGHT", "QUORUM"):
             self._step(phase)
             if phase == "PREFLIGHT":  # a controller that is found leads from CREATED to QUORUM without a check
@@ -142,11 +167,37 @@ class RoadStage:
         self.kills.meet("COMPLETED", "after")
         return self._wait_phase("COMPLETED")
 
+    def until_killed(self) -> None:
+        """Forward until everybody died who is to die, and not a step further."""
+
+        def done() -> bool:
+            return not self.kills.left
+
+        for phase in ("ROLLING_BROKERS", "REPLACING_CONTROLLERS"):
+            self.wait_view(lambda view, phase=phase: None if done() else self._why_not_open(view, phase))  # type: ignore[misc]
+            self.kills.meet(phase, "at")
+            if done():
+                return
+            self.advance(phase)
+            if done():
+                return
+        self.wait_view(
+            lambda view: None if done() or view["phase"] == "SOAK" else f"{view['phase']}: {view['waiting']}"
+        )
+        self.kills.meet("SOAK", "after")
+        self.wait_view(lambda view: None if done() else self._why_not_open(view, "FINALIZING"))
+        self.kills.meet("FINALIZING", "at")
+
+    def assert_one_at_a_time(self) -> None:
+        """Never two nodes down by us, and every kill did what it should."""
+        assert self.kills.troubles == [], self.kills.troubles
+        assert self.fleet.most_down <= 1, f"{self.fleet.most_down} nodes were down by the service at one time"
+
     def assert_proven(self) -> None:
         """Every kill happened; nothing acknowledged is lost; never two nodes down by us."""
         assert self.kills.left == [], f"never reached: {[str(each) for each in self.kills.left]}"
-        assert self.kills.troubles == [], self.kills.troubles
-        assert self.fleet.most_down == 1, f"{self.fleet.most_down} nodes were down by the service at one time"
+        assert self.fleet.most_down, "the service stopped a node"
+        self.assert_one_at_a_time()
         self.traffic.stop()
         assert self.traffic.status.lost == 0, self.traffic.status
         report = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
@@ -275,7 +326,11 @@ def run_to_the_end(laboratory: Laboratory, kills: tuple[Kill, ...]) -> None:
     stage = RoadStage(laboratory, kills)
     stage.to_dual_write()
     stage.to_the_end()
+    assert_completed(stage)
+    stage.assert_proven()
+
+
+def assert_completed(stage: RoadStage) -> None:
     road = stage.wait_view(why_not_at_the_end)["road"]
     assert "approved_by" in road["intent"]
     assert {row["roll"] for row in road["nodes"] if row["step"] == "WHOLE"} == {"kraft", "stock", "soak", "final"}
-    stage.assert_proven()
