@@ -63,13 +63,14 @@ def points_of(draw: random.Random, *, every_victim: bool) -> list[Back]:
             where += [(act, controller, when, nth) for nth in ROLLS[act]]
     draw.shuffle(where)
     victims = list(Victim)
+    first = victims if every_victim else [None]
+    turns = [(each, victim) for each in where for victim in first]
+    in_the_way_back = [victims[number % len(victims)] for number in range(len(turns))]
+    draw.shuffle(in_the_way_back)
     found = []
-    for number, (point, node, when, nth) in enumerate(where):
-        mine = victims if every_victim else [victims[number % len(victims)]]
-        found += [
-            Back(Kill(point, node, when, nth, victim), draw.choice(victims), draw.randint(0, LATEST_ACT))
-            for victim in mine
-        ]
+    for number, (((point, node, when, nth), victim), later) in enumerate(zip(turns, in_the_way_back, strict=True)):
+        kill = Kill(point, node, when, nth, victim or victims[number % len(victims)])
+        found.append(Back(kill, later, draw.randint(0, LATEST_ACT)))
     return found
 
 
