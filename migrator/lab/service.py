@@ -92,6 +92,10 @@ class LabService:
     def get(self, path: str) -> dict[str, Any]:
         return self._document(self._http.get(f"{self.url}/api/v1{path}"))
 
+    def page_of(self, path: str) -> str:
+        """A page below the API, as HTML."""
+        return self._http.get(f"{self.url}/api/v1{path}").raise_for_status().text
+
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._document(self._http.post(f"{self.url}/api/v1{path}", json=dict(body)))
 

@@ -8,6 +8,7 @@ later Kafka, after COMPLETED, is the operator's own work here.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
@@ -34,6 +35,7 @@ from migrator.lab.traffic.ledger import read_ledger
 from migrator.lab.traffic.proof import prove
 
 ENGINE: Final = "quick"
+CHANGE_REPORTS: Final = "change-reports"
 NOT_APPROVED: Final = "Z2K-4210"
 SETTLE_S: Final = 3.0
 SOAK_S: Final = 30.0
@@ -104,6 +106,7 @@ class FullDemo(Demo):
         self._go_on("QUORUM", "nothing stands in the way")
         self._join(first)
         self._rehearsed()
+        self._keep_change_report()
         self._wait_until_calm()
         self._go_on("TAKEOVER", "rehearsed and proven", through="DUAL_WRITE")
         self._tell_window()
@@ -262,6 +265,18 @@ class FullDemo(Demo):
 
     # --- the report ----------------------------------------------------------------------------------------
 
+    def _keep_change_report(self) -> dict[str, Any]:
+        """As the change board would get it in this phase, page and JSON, beside the report of the demo."""
+        address = f"/migrations/{self.migration}/change-report"
+        document, page = self.service.get(address), self.service.page_of(f"{address}.html")
+        directory = self.options.directory / CHANGE_REPORTS
+        directory.mkdir(exist_ok=True)
+        file = directory / f"{document['name']}-{document['phase']}"
+        file.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+        file.with_suffix(".html").write_text(page)
+        self.progress.say("change report", f"of {document['name']} in {document['phase']}: {file.with_suffix('.html')}")
+        return document
+
     def _full_report(self, view: dict[str, Any], created_s: float, later: list[NodeRestart], raised: str) -> FullReport:
         assert self.fleet is not None
         options = self.options
@@ -270,6 +285,7 @@ class FullDemo(Demo):
         self.progress.say("traffic", f"stopped, everything answered  {self._counters()}")
         reader = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
         told = self.service.get(f"/migrations/{self.migration}/report")
+        self._keep_change_report()
         road = view["road"]
         report = FullReport(
             ok=False,

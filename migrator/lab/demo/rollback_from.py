@@ -127,7 +127,7 @@ class RollbackFromDemo(FullDemo):
         verdict = "all correct" if not reader.bad else f"wrong: {reader.bad}"
         self.progress.say("outside reader", f"after the rollback: {verdict}")
         report = self.service.get(f"/migrations/{self.migration}/report")
-        journal = self.service.get(f"/migrations/{self.migration}/change-report")
+        journal = self._keep_change_report()
         self.rolled_back = RolledBack(
             point=self.point,
             seconds=seconds,
