@@ -56,6 +56,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         known,
         observation_age_s=_age(now, look.at),
         silent={node: why for node, why in look.silent().items() if node not in snapshot.replaced},
+        unreached={node: why for node, why in look.unreached().items() if node not in snapshot.replaced},
         holder=look.zookeeper.holder,
         holder_id=look.zookeeper.holder_id,
         committed_migration=_committed(look),

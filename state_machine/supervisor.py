@@ -21,6 +21,7 @@ from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import Occurrence
 from migrator.findings.service import (
     CONTROLLER_DOES_NOT_STAY,
+    CONTROLLER_NOT_REACHED,
     CONTROLLER_SILENT,
     PROCESS_NOT_KNOWN,
     STARTED_ELSEWHERE,
@@ -99,6 +100,10 @@ class Supervisor:
                 continue
             told = self._launcher.ask_to_stop(pid, entry)
             (stopping if told else unknown).append(entry.node_id)
+        unreached = {} if snapshot.observation is None else snapshot.observation.unreached()
+        for node_id, reason in unreached.items():
+            problem = CONTROLLER_NOT_REACHED.found(node=node_id, reason=reason)
+            return WaitingReason(f"waiting: {problem.text}", (problem,))
         if elsewhere:
             problem = STOPPED_ELSEWHERE.found(nodes=elsewhere)
             return WaitingReason(f"waiting: {problem.text}", (problem,))
@@ -118,10 +123,10 @@ class Supervisor:
             assert node is not None
             return self._starting(entry, node, "finishes the rollback" if finishes else "is starting")
         if (not self._starts or entry.is_remote) and (finishes or fault is None):
-            silent = {} if snapshot.observation is None else snapshot.observation.silent()
-            elsewhere = STARTED_ELSEWHERE.found(
-                node=entry.node_id, reason=silent.get(entry.node_id, "nobody has looked yet")
-            )
+            look = snapshot.observation
+            silent, unreached = ({}, {}) if look is None else (look.silent(), look.unreached())
+            finding = CONTROLLER_NOT_REACHED if entry.node_id in unreached else STARTED_ELSEWHERE
+            elsewhere = finding.found(node=entry.node_id, reason=silent.get(entry.node_id, "nobody has looked yet"))
             return WaitingReason(f"waiting: {elsewhere.text}", (elsewhere,))
         if finishes:
             return await self._finish(snapshot, entry, node)

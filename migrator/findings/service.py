@@ -274,6 +274,15 @@ STOPPED_ELSEWHERE = Finding(
     "REPLACING_CONTROLLERS.",
 )
 
+CONTROLLER_NOT_REACHED = Finding(
+    code="Z2K-4119",
+    says="Controller {node} on another host cannot be asked: {reason}. It is not known whether it runs.",
+    means="Only a control port that refuses connections shows that nothing runs there. Until it does, the service "
+    "takes no step for which this controller has to be stopped.",
+    remedy="Mend the way to its control port: certificates and token of the service, the firewall, the host's name. "
+    "Where the host is gone for good, let a host without controller have its address.",
+)
+
 LOG_NOT_COPIED = Finding(
     code="Z2K-4117",
     says="The metadata log of controllers on other hosts could not be read: {reason}.",

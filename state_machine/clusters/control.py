@@ -5,7 +5,8 @@ In:   the metadata log directory, in which the controller writes where it listen
 Out:  its status as it says it; an operation handed over.
 Elsewhere: the other side of this (node.process.control), certificates for other hosts (remote_ports.py), what is asked
 when (reconcile.py).
-Errors: Z2K-4021 when nobody answers, Z2K-6012 when the controller refuses.
+Errors: Z2K-4021 when nobody answers, Z2K-4119 when one on another host cannot be asked and may run, Z2K-6012 when the
+controller refuses.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from migrator.control_api.operations import CANCEL, Cancelled, DriverOperation, 
 from migrator.control_api.status import ControllerStatus
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.laboratory import CONTROL_REFUSED
-from migrator.findings.service import CONTROLLER_SILENT
+from migrator.findings.service import CONTROLLER_NOT_REACHED, CONTROLLER_SILENT
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.private_files import read_regular
@@ -74,7 +75,7 @@ class ControlClient:
         answer = await self._request(entry, control, "GET", "/v1/status")
         status = _decoded(entry, answer, ControllerStatus)
         if status.node != entry.node_id:
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {status.node} answers in its place")
+            raise _silent(entry, f"node {status.node} answers in its place")
         return None if entry.is_remote else control.pid, status
 
     async def ask(self, entry: ControllerEntry, operation: DriverOperation, reason: str) -> None:
@@ -97,14 +98,13 @@ class ControlClient:
             return await asyncio.to_thread(read_control_file, entry, self._bounds)
         foreign = self._bounds.why_foreign(entry.control, "https")
         if foreign is not None:
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{entry.control} is not used: {foreign}")
+            raise _silent(entry, f"{entry.control} is not used: {foreign}")
         if self._remote is None:
-            reason = "control_ca, control_certificate and control_token of the service are not set"
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=reason)
+            raise _silent(entry, "control_ca, control_certificate and control_token of the service are not set")
         try:
             return ControlFile(entry.control, await self._remote.token(), 0)
         except FindingError as error:
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=error.occurrence.text) from error
+            raise _silent(entry, error.occurrence.text) from error
 
     async def _request(
         self, entry: ControllerEntry, control: ControlFile, method: str, path: str, body: dict[str, str] | None = None
@@ -120,13 +120,13 @@ class ControlClient:
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = _why_silent(error, is_remote=entry.is_remote)
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=said) from error
+            raise _silent(entry, said, refused=_is_refused(error)) from error
         if answer.status_code == 401 and entry.is_remote and self._remote is not None:
             self._remote.forget_token()
         if answer.status_code in (400, 409, 422):
             raise CONTROL_REFUSED.error(operation=path, reason=_detail(answer))
         if answer.is_error:
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{answer.status_code} {_detail(answer)}")
+            raise _silent(entry, f"{answer.status_code} {_detail(answer)}")
         return answer
 
 
@@ -136,7 +136,21 @@ def _decoded(entry: ControllerEntry, answer: httpx.Response, shape: type[_Shape]
         return msgspec.json.decode(answer.content, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         reason = f"another program, or another release, answers on its port ({error})"
-        raise CONTROLLER_SILENT.error(node=entry.node_id, reason=reason) from error
+        raise _silent(entry, reason) from error
+
+
+def _silent(entry: ControllerEntry, reason: str, *, refused: bool = False) -> FindingError:
+    """refused: by its host, where nothing listens. On this host the control file tells the rest."""
+    finding = CONTROLLER_NOT_REACHED if entry.is_remote and not refused else CONTROLLER_SILENT
+    return finding.error(node=entry.node_id, reason=reason)
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether a connection was refused: the libraries put errors of their own around that of the socket."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ConnectionRefusedError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _why_silent(error: httpx.HTTPError | httpx.InvalidURL, *, is_remote: bool) -> str:
@@ -146,7 +160,7 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL, *, is_remote: bool) -
             return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
         case httpx.ConnectError() if "CERTIFICATE" in str(error).upper() or "SSL" in str(error).upper():
             return f"TLS: {words_of(error)}"
-        case httpx.ConnectError():
+        case httpx.ConnectError() if _is_refused(error) or not is_remote:
             return "nothing listens on its control port"
         case httpx.LocalProtocolError():
             return "the request could not be made"

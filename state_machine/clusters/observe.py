@@ -21,6 +21,7 @@ from migrator.control_api.states import State
 from migrator.control_api.status import ControllerStatus, DriverStatus, FindingJson
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
+from migrator.findings.service import CONTROLLER_NOT_REACHED
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
 from migrator.node.config.properties import NodeConfig, read_config
@@ -44,12 +45,16 @@ GAPS_KEPT: Final = 50
 
 
 class ControllerObservation(msgspec.Struct, frozen=True):
-    """status: as its control port said it; None with the reason when it does not answer."""
+    """status: as its control port said it; None with the reason when it does not answer.
+
+    unreached: it is on another host and could not be asked, so that it may run.
+    """
 
     node_id: int
     pid: int | None = None
     status: ControllerStatus | None = None
     problem: str = ""
+    unreached: bool = False
 
     @property
     def driver(self) -> DriverStatus | None:
@@ -160,6 +165,10 @@ class Observation(msgspec.Struct, frozen=True):
 
     def silent(self) -> dict[int, str]:
         return {each.node_id: each.problem for each in self.controllers if each.status is None}
+
+    def unreached(self) -> dict[int, str]:
+        """Those of the silent ones on other hosts of which nobody knows whether they run."""
+        return {each.node_id: each.problem for each in self.controllers if each.unreached}
 
 
 class Ensemble(Protocol):
@@ -291,7 +300,10 @@ class ClusterObserver:
         try:
             pid, status = await self._control.status(entry)
         except FindingError as error:
-            return ControllerObservation(entry.node_id, problem=str(error.occurrence.values["reason"]))
+            unreached = error.code == CONTROLLER_NOT_REACHED.code
+            return ControllerObservation(
+                entry.node_id, problem=str(error.occurrence.values["reason"]), unreached=unreached
+            )
         return ControllerObservation(entry.node_id, pid, status)
 
 

@@ -38,14 +38,15 @@ CONNECT_S: Final = 2.0
 
 
 def accepts(control: str) -> bool:
-    """Whether anybody accepts connections at https://HOST:PORT. Blocks; nothing is sent."""
+    """Whether anybody accepts connections at https://HOST:PORT. Blocks; nothing is sent.
+
+    Raises OSError where nobody can tell: the host is down, or the network is, or the name is not known.
+    """
     parts = urlsplit(control)
     try:
         socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_S).close()
     except ConnectionRefusedError:
         return False
-    except OSError:  # of a host that is down, or a network that is: nobody can tell
-        return True
     return True
 
 

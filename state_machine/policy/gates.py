@@ -19,6 +19,7 @@ from migrator.findings.service import (
     CLUSTER_DISAGREES,
     CLUSTER_TAKEN,
     CONFIRMATION_DISAGREES,
+    CONTROLLER_NOT_REACHED,
     CONTROLLER_SILENT,
     INSPECTION_FAILED,
     NOT_OBSERVED,
@@ -105,7 +106,8 @@ class Evidence:
 
     observation_age_s:    seconds since the last observation of the cluster.
     paused:      who paused steps forward, and why.
-    silent:      controllers of the inventory that do not answer, with the reason.
+    silent:      controllers of the inventory that do not answer, with the reason. unreached: those of them on other
+                 hosts that may run.
     file_faults: controllers' files that do not fit the service, with finding code and words.
     driver_state: of the controller that leads, or of one that rolled back; a follower's says nothing.
     driver_state_s: how long it has been in that state.   driver_alarms: codes of what it warns of now.
@@ -121,6 +123,7 @@ class Evidence:
     paused: str | None = None
     controllers: tuple[int, ...] = ()
     silent: Mapping[int, str] = field(default_factory=dict)
+    unreached: Mapping[int, str] = field(default_factory=dict)
     file_faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     driver_state: str | None = None
     driver_state_s: float = 0.0
@@ -442,7 +445,10 @@ def ours_may_rule(evidence: Evidence) -> bool:
 def zookeeper_is_controller(evidence: Evidence) -> Verdict:
     """A ZooKeeper-mode broker is controller again, and neither a log nor a controller of ours contradicts that."""
     talking = [node for node in evidence.controllers if node not in evidence.silent]
-    quiet = not talking or evidence.driver_state == State.RETIRED
+    unknown = "; ".join(f"{node} cannot be asked: {why}" for node, why in evidence.unreached.items())
+    quiet = not (talking or unknown) or evidence.driver_state == State.RETIRED
+    runs = [f"controllers {talking} run"] if talking else []
+    runs += [unknown] if unknown else []
     return Verdict(
         (
             Condition(
@@ -459,7 +465,10 @@ def zookeeper_is_controller(evidence: Evidence) -> Verdict:
                 (FOREIGN_MIGRATION.code,),
             ),
             Condition(
-                "none of our controllers runs", quiet, f"controllers {talking} run" if talking else "none of them runs"
+                "none of our controllers runs",
+                quiet,
+                "; ".join(runs) or "none of them runs",
+                (CONTROLLER_NOT_REACHED.code,) if unknown else (),
             ),
         )
     )

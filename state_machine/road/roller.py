@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import structlog
 
-from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
-from migrator.findings.service import STOPPED_ELSEWHERE
+from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
@@ -427,13 +427,20 @@ class Roller:
     def _wait_until_left(self, snapshot: Snapshot, node: FleetNode) -> None:
         """One of ours on another host, which its actuator has stopped: nothing accepts on its control port any more.
 
-        Raises Z2K-4116: a file of stock must not be written under a process of ours.
+        Raises Z2K-4116, and Z2K-4119 where nobody can tell: a file of stock must not be written under a process of
+        ours.
         """
         entry = next((each for each in snapshot.inventory.controllers if each.node_id == node.id), None)
         ends = time.monotonic() + LEAVE_S
-        while entry is not None and entry.is_remote and accepts(entry.control):
+        while entry is not None and entry.is_remote:
+            try:
+                if not accepts(entry.control):
+                    return
+                error = STOPPED_ELSEWHERE.error(nodes=[node.id])
+            except OSError as unknown:
+                error = CONTROLLER_NOT_REACHED.error(node=node.id, reason=words_of(unknown))
             if time.monotonic() > ends:
-                raise STOPPED_ELSEWHERE.error(nodes=[node.id])
+                raise error
             time.sleep(0.5)
 
     def _ours_runs(self, snapshot: Snapshot, node: FleetNode) -> bool:

@@ -20,6 +20,7 @@ from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
 from state_machine.clusters.observe import ControllerObservation
 from state_machine.clusters.remote_ports import RemoteAccess, RemotePorts, accepts
+from state_machine.policy.gates import Evidence, Holder, zookeeper_is_controller
 from state_machine.road import roller
 from state_machine.settings import read_settings
 from state_machine.store import Snapshot
@@ -38,14 +39,16 @@ def a_remote(directory: Path, control: str = "https://controller-1:9643", data: 
     return ControllerEntry(NODE, str(file), data, control)
 
 
-def why(entry: ControllerEntry, bounds: Bounds, remote: RemotePorts | None = None) -> str:
+def why(entry: ControllerEntry, bounds: Bounds, remote: RemotePorts | None = None, code: str = "Z2K-4119") -> str:
+    """Why it was not asked. Z2K-4119: nobody knows whether it runs; Z2K-4021: nothing listens there."""
+
     async def story() -> None:
         async with httpx.AsyncClient() as http:
             await ControlClient(http, bounds, remote).status(entry)
 
     with pytest.raises(FindingError) as raised:
         asyncio.run(story())
-    assert raised.value.code == "Z2K-4021"
+    assert raised.value.code == code
     return str(raised.value)
 
 
@@ -68,6 +71,17 @@ def test_only_declared_hosts_are_asked_and_only_by_https(tmp_path: Path, control
 def test_without_certificates_of_the_service_nobody_is_asked(tmp_path: Path) -> None:
     bounds = Bounds((tmp_path,), {"controller-1:9643"})
     assert "control_certificate and control_token of the service are not set" in why(a_remote(tmp_path), bounds)
+
+
+def test_only_a_refused_connection_shows_that_nothing_runs_there(tmp_path: Path) -> None:
+    """A listener that says nothing, and a name that is not known, leave it open."""
+    remote = RemotePorts(access(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        bounds = Bounds((tmp_path,), {address, "nosuch.invalid:9"})
+        assert "no answer" in why(a_remote(tmp_path, f"https://{address}"), bounds, remote)
+    assert "nothing listens" in why(a_remote(tmp_path, f"https://{address}"), bounds, remote, "Z2K-4021")
+    assert why(a_remote(tmp_path, "https://nosuch.invalid:9"), bounds, remote)
 
 
 def test_a_token_that_cannot_be_read_is_named_and_never_shown(tmp_path: Path) -> None:
@@ -199,14 +213,33 @@ def test_it_is_neither_started_nor_stopped(tmp_path: Path) -> None:
             look = msgspec.structs.replace(found.observation, controllers=(controller,))
             return replace(found, inventory=inventory, observation=look)
 
-        silent = await supervisor.keep_running(seen(ControllerObservation(NODE, problem="no answer")))
+        gone, unknown = (ControllerObservation(NODE, problem="a reason", unreached=each) for each in (False, True))
+        silent = await supervisor.keep_running(seen(gone))
+        unreached = await supervisor.keep_running(seen(unknown))
         runs = await supervisor.stop_all(seen(ControllerObservation(NODE, None, a_status())))
-        gone = await supervisor.stop_all(seen(ControllerObservation(NODE, problem="nothing listens")))
+        unknown_still = await supervisor.stop_all(seen(unknown))
         assert world.launcher.launched == []
         assert silent is not None
-        return [*(each.code for each in (*silent.problems, *runs.problems)), gone.reason]
+        assert unreached is not None
+        said = [each.code for told in (silent, unreached, runs, unknown_still) for each in told.problems]
+        return [*said, (await supervisor.stop_all(seen(gone))).reason]
 
-    assert asyncio.run(story()) == ["Z2K-4199", "Z2K-4116", "none of our controllers runs"]
+    codes = ["Z2K-4199", "Z2K-4119", "Z2K-4116", "Z2K-4119"]
+    assert asyncio.run(story()) == [*codes, "none of our controllers runs"]
+
+
+def test_one_that_cannot_be_asked_is_not_taken_for_one_that_does_not_run() -> None:
+    """The end of a rollback: the certificate of the service has expired, and all of them are silent at once."""
+    back = Evidence(
+        observation_age_s=0.0,
+        controllers=(NODE,),
+        silent={NODE: "TLS: certificate has expired"},
+        holder=Holder.ZOOKEEPER_BROKER,
+        committed_migration=False,
+    )
+    assert zookeeper_is_controller(back).holds
+    verdict = zookeeper_is_controller(replace(back, unreached=back.silent))
+    assert [each.codes for each in verdict.conditions if not each.holds] == [("Z2K-4119",)]
 
 
 def test_a_file_of_stock_waits_until_nothing_accepts_at_its_control_port(
@@ -224,6 +257,11 @@ def test_a_file_of_stock_waits_until_nothing_accepts_at_its_control_port(
         roll = world._beside[0]
         with pytest.raises(FindingError, match=r"Z2K-4116.*3000"):
             roll._wait_until_left(snapshot, node)
+    unknown = msgspec.structs.replace(entry, control="https://nosuch.invalid:9")
+    with pytest.raises(FindingError, match=r"Z2K-4119.*3000"):
+        roll._wait_until_left(
+            replace(found, inventory=msgspec.structs.replace(found.inventory, controllers=(unknown,))), node
+        )
     assert not accepts(entry.control)
     roll._wait_until_left(snapshot, node)
     roll._wait_until_left(found, node)
