@@ -14,6 +14,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -105,11 +106,10 @@ class InTheWayBack:
         print(f"killed in the way back: {self.happened}", flush=True)
 
 
-def there_and_back(stage: RoadStage, back: Back) -> None:
-    """From dual-write, with the kills of this point armed."""
+def there_and_back(stage: RoadStage, back: Back, found: Mapping[int, bytes]) -> None:
+    """From dual-write, with the kills of this point armed. found: the brokers' files, which they have again then."""
     in_the_way_back = InTheWayBack(stage, back)
     stage.fleet.before_act = in_the_way_back.before_act
-    found = {each.broker_id: each.properties_file.read_bytes() for each in stage.cluster.brokers}
     stage.until_killed()
     assert stage.kills.left == [], f"never reached: {[str(each) for each in stage.kills.left]}"
     asked_in = stage.wait_view(lambda _: None)["phase"]
@@ -137,10 +137,11 @@ def run_back_and_to_the_end(laboratory: Laboratory, points: tuple[Back, ...]) ->
     first, *others = points
     stage = RoadStage(laboratory, (first.kill,))
     stage.to_dual_write()
-    there_and_back(stage, first)
+    found = {each.broker_id: each.properties_file.read_bytes() for each in stage.cluster.brokers}
+    there_and_back(stage, first, found)
     for number, each in enumerate(others, 2):
         stage.to_dual_write_again(f"road-{number}", (each.kill,))
-        there_and_back(stage, each)
+        there_and_back(stage, each, found)
     stage.to_dual_write_again("road-to-the-end", ())
     stage.to_the_end()
     assert_completed(stage)

@@ -104,9 +104,12 @@ class RoadStage:
         self._migrate(NAME)
 
     def to_dual_write_again(self, name: str, kills: tuple[Kill, ...]) -> None:
-        """After ROLLED_BACK: a fresh quorum on the addresses of the retired one, which brokers have in their files."""
+        """After ROLLED_BACK: a fresh quorum on the addresses of the retired one, which brokers have in their files.
+
+        The service restarts them all the same: each has to register anew.
+        """
         self.wait_view(lambda _: self._who_has_not_ended(), RETIRED_S)
-        self._joins = False
+        self._joins = True
         retired = self.fleet.ours
         for each in retired:
             each.directory.rename(each.directory.with_name(f"{each.name}-before-{name}"))
