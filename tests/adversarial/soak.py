@@ -27,6 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from migrator.control_api.states import State
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.ours import CONTROL_FILE
@@ -48,6 +49,8 @@ class HybridStory(Story):
 
     def __init__(self, stage: RoadStage, seed: int) -> None:
         super().__init__(stage.cluster, list(TOPICS), seed)
+        self.wrong: list[str] = []
+        """Waits in vain; a step that was merely refused or not answered is none."""
         self.stage = stage
         kept = [step for step in self._steps if step[1] not in (self.allow, self.disallow)]  # no authorizer here
         self._steps = [*kept, (2, self.restart_zookeeper), (1, self.kill_zookeeper), (1, self.kill_service)]
@@ -77,13 +80,18 @@ class HybridStory(Story):
 
     def _wait_led(self) -> None:
         """One of ours leads, its driver is in dual-write, and every replica is in sync."""
-        self.stage.wait_view(why_not_in_dual_write)
-        self.cluster.wait_isr_whole(self.load, WHOLE_S)
+        try:
+            self.stage.wait_view(why_not_in_dual_write)
+            self.cluster.wait_isr_whole(self.load, WHOLE_S)
+        except FindingError as error:
+            self.wrong.append(str(error))
+            raise
 
 
 def why_not_in_dual_write(view: dict[str, Any]) -> str | None:
     states = {each["node_id"]: each["driver"] for each in view["quorum"] if each["leads"]}
-    return None if "DUAL_WRITE" in states.values() else f"those who lead are {states}"
+    in_dual_write = any(str(each).partition(":")[0] == State.DUAL_WRITE for each in states.values())
+    return None if in_dual_write else f"those who lead are {states}"
 
 
 class Memory(threading.Thread):
@@ -174,6 +182,7 @@ def run(laboratory: Laboratory, minutes: float, audits: int, seed: int) -> Resul
         note_audit(stage, story, result, (time.monotonic() - began) / 60)
     memory.stop()
     result.steps, result.memory_mb = story.tally, memory.thirds()
+    result.wrong += story.wrong
     result.wrong += [
         f"{name} grew: {', '.join(f'{mb:.0f}' for mb in most)} MB in the thirds"
         for name, most in result.memory_mb.items()
