@@ -123,6 +123,10 @@ class Story:
             self.tally[f"{chosen.__name__} not done: {type(error).__name__} {str(error)[:60]}"] += 1
         return chosen.__name__
 
+    def deleted(self) -> list[str]:
+        """Topics of the story that it has deleted, or asked to delete."""
+        return [name for number in range(self._made) if (name := f"story-{number}") not in self._topics]
+
     # --- topics --------------------------------------------------------------------------------------------
 
     def create_topic(self) -> None:

@@ -189,7 +189,7 @@ def run(laboratory: Laboratory, minutes: float, audits: int, seed: int) -> Resul
         if most[2] > most[1] * GROWTH + GROWTH_MB
     ]
     try:
-        stage.assert_proven()
+        stage.assert_proven(deleted=story.deleted())
     except AssertionError as error:
         result.wrong.append(f"not proven: {error}")
     result.acknowledged = stage.traffic.status.acknowledged

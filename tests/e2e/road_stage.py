@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import httpx
@@ -196,14 +196,14 @@ class RoadStage:
         assert self.kills.troubles == [], self.kills.troubles
         assert self.fleet.most_down <= 1, f"{self.fleet.most_down} nodes were down by the service at one time"
 
-    def assert_proven(self) -> None:
-        """Every kill happened; nothing acknowledged is lost; never two nodes down by us."""
+    def assert_proven(self, deleted: Iterable[str] = ()) -> None:
+        """Every kill happened; nothing acknowledged is lost; never two nodes down by us. deleted: topics."""
         assert self.kills.left == [], f"never reached: {[str(each) for each in self.kills.left]}"
         assert self.fleet.most_down, "the service stopped a node"
         self.assert_one_at_a_time()
         self.traffic.stop()
         assert self.traffic.status.lost == 0, self.traffic.status
-        report = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
+        report = prove(self.cluster, self.traffic.ledger, deleted=deleted, without_zookeeper=True)
         assert report.bad == {}, report.bad
 
     # --- gates ---------------------------------------------------------------------------------------------
