@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 
 from migrator.findings.finding import FindingError
-from migrator.findings.preflight import IBP_DIFFERS
+from migrator.findings.preflight import RELEASE_TOO_OLD
 from migrator.findings.quorum import CANNOT_ACTIVATE
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import LabCluster
@@ -104,7 +104,7 @@ def test_abort_takeover_fail_over_and_rollback_with_each_zookeeper(
 def test_brokers_below_the_lowest_level_are_refused_and_served_on_by_zookeeper(
     of_version: Laboratory, kafka: str, ibp: str
 ) -> None:
-    """At the level of the controllers they are not registered; controllers at their level do not lead."""
+    """They get nothing of the log, at a record of which they would end; controllers at their level do not lead."""
     assert of_version.artifacts.version == kafka
     cluster = LabCluster(of_version, brokers=2, ibp=ibp)
     (ours,) = waiting(cluster, ibp=LOWEST)
@@ -113,11 +113,12 @@ def test_brokers_below_the_lowest_level_are_refused_and_served_on_by_zookeeper(
     def why_not() -> str | None:
         driver = ours.status()["driver"]
         trouble = driver["trouble"]
-        return None if trouble is not None and trouble["code"] == IBP_DIFFERS.code else str(driver["reason"])
+        return None if trouble is not None and trouble["code"] == RELEASE_TOO_OLD.code else str(driver["reason"])
 
     wait_for(why_not, "the refusal is named")
-    assert f"inter.broker.protocol.version {ibp}-IV" in ours.status()["driver"]["reason"]
+    assert f"runs Kafka {kafka}, which cannot read" in ours.status()["driver"]["reason"]
     assert claims(ours) == []
+    assert all(each.is_running for each in cluster.brokers), "a broker read a record that it does not know"
     topic_made(cluster, "made-meanwhile")
     ours.stop()
 
