@@ -1,18 +1,26 @@
 """Open the service's database and bring it to the newest step.
 
 In:   an SQLAlchemy URL; SQLite unless somebody configures another.
-Out:  an engine whose commits are on disk before they return (WAL, synchronous=FULL).
+Out:  an engine whose commits are on disk before they return (WAL, synchronous=FULL). An SQLite file whose schema is
+      about to change is copied first, beside it: with the copy the earlier release starts again.
 Elsewhere: the tables (tables.py), the steps (`versions/`), what is read and written (store.py).
-Errors: Z2K-4016 when it cannot be opened, or was written by a later release.
+Errors: Z2K-4016 when it cannot be opened or copied, or was written by a later release.
 """
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,6 +35,14 @@ BUSY_TIMEOUT_MS: Final = 10_000
 
 WRITES: Final = "zk2kraft_writes"
 """Execution option of connections that will write: SQLite takes its lock at the begin, so no later refusal."""
+COPY_MODE: Final = 0o600
+"""Of the owner alone, as the database is."""
+
+log = structlog.get_logger()
+
+
+class UnfitSchema(Exception):
+    """Why this database is left as it is."""
 
 
 def open_database(url: str) -> Engine:
@@ -38,7 +54,7 @@ def open_database(url: str) -> Engine:
     try:
         with engine.execution_options(**{WRITES: True}).begin() as connection:
             upgrade(connection)
-    except (SQLAlchemyError, CommandError) as error:
+    except (SQLAlchemyError, CommandError, UnfitSchema) as error:
         engine.dispose()
         raise _unusable(url, error) from None
     return engine
@@ -66,9 +82,42 @@ def make_engine(url: str) -> Engine:
 
 
 def upgrade(connection: Connection) -> None:
+    """To the newest step. An SQLite file that has rows is copied before its schema changes; other databases are copied
+    by their operators, with their own tools. Raises UnfitSchema.
+    """
     config = Config(HERE / "alembic.ini")
     config.attributes["connection"] = connection
+    steps = ScriptDirectory.from_config(config)
+    found, newest = MigrationContext.configure(connection).get_current_revision(), steps.get_current_head()
+    if found is not None and found != newest:
+        if found not in {each.revision for each in steps.walk_revisions()}:
+            raise UnfitSchema(f"a later release wrote it (schema {found}; this release knows schemas up to {newest})")
+        log.info("database.upgraded", schema=newest, before=found, copy=str(_copy(connection, found) or ""))
     command.upgrade(config, "head")
+
+
+def _copy(connection: Connection, schema: str) -> Path | None:
+    """Of an SQLite file, under a name that no copy before it has: `zk2kraft.db.schema-0002-20261127T101500Z`."""
+    file = connection.engine.url.database
+    if connection.engine.dialect.name != "sqlite" or not file or not Path(file).is_file():
+        return None
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    target = Path(f"{file}.schema-{schema}-{stamp}")
+    filling = Path(f"{target}.filling")
+    try:
+        filling.unlink(missing_ok=True)
+        os.close(os.open(filling, os.O_CREAT | os.O_EXCL | os.O_WRONLY, COPY_MODE))
+        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(filling)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+        for path in (filling, filling.parent):
+            handle = os.open(path, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+        filling.replace(target)
+    except (OSError, sqlite3.Error) as error:
+        raise UnfitSchema(f"its schema has to change, and it could not be copied to {target} before: {error}") from None
+    return target
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -37,12 +37,15 @@ class Contacts:
         """Brokers whose latest registration was refused for their levels of metadata.version, with these levels."""
         self.odd_hosts: dict[int, Occurrence] = {}
         """Brokers whose latest registration was refused for a host that nobody can connect to (Z2K-2151)."""
+        self.too_old: dict[int, Occurrence] = {}
+        """Brokers whose latest fetch was refused: their release cannot read the log (Z2K-1053)."""
 
     def clear(self, brokers: Iterable[int], now_ms: int) -> None:
         """A new leadership: every registered broker gets a fresh session."""
         self._contacts = {broker: Contact(now_ms) for broker in brokers}
         self.kept_out = {}
         self.odd_hosts = {}
+        self.too_old = {}
 
     def get(self, broker: int) -> Contact | None:
         return self._contacts.get(broker)
@@ -50,6 +53,7 @@ class Contacts:
     def registered(self, broker: int, register_offset: int, now_ms: int, *, new_incarnation: bool) -> None:
         self.kept_out.pop(broker, None)
         self.odd_hosts.pop(broker, None)
+        self.too_old.pop(broker, None)
         if new_incarnation or broker not in self._contacts:
             self._contacts[broker] = Contact(now_ms)
         contact = self._contacts[broker]
@@ -76,6 +80,7 @@ class Contacts:
         self._contacts.pop(broker, None)
         self.kept_out.pop(broker, None)
         self.odd_hosts.pop(broker, None)
+        self.too_old.pop(broker, None)
 
     def age_ms(self, broker: int, now_ms: int) -> int | None:
         contact = self._contacts.get(broker)

@@ -117,6 +117,17 @@ EXAMPLE_DIRECTORY = Finding(
     cases=("F-59",),
 )
 
+RELEASE_TOO_OLD = Finding(
+    code="Z2K-1053",
+    says="Broker {broker} runs Kafka {release}, which cannot read a metadata log at {level}.",
+    means="A broker that reads a record that it does not know ends at once. This controller gives such a broker "
+    "nothing of the log: it goes on in ZooKeeper mode, is not registered, and the takeover gate stays closed.",
+    remedy="If every broker's inter.broker.protocol.version is lower than that level, and 3.6-IV1 or later, format "
+    "the controllers again with it (`zk2kraft storage format -r`). Otherwise upgrade the broker first. Follow the "
+    "runbook.",
+    cases=("F-12",),
+)
+
 IBP_DIFFERS = Finding(
     code="Z2K-1090",
     says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum was formatted with metadata.version "

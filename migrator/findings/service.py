@@ -112,7 +112,8 @@ DATABASE_UNUSABLE = Finding(
     code="Z2K-4016",
     says="The database {database} cannot be used: {reason}.",
     means="The service does not start: without its history it could repeat a step.",
-    remedy="Check the path, its permissions and the disk. A database of a later release needs that release.",
+    remedy="Check the path, its permissions and the disk. A database of a later release needs that release, or the "
+    "copy that it made before it changed the schema (NAME.schema-...).",
 )
 
 NOT_CONFIRMED = Finding(

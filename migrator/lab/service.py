@@ -53,6 +53,8 @@ class LabService:
         self.directory = laboratory.directory / name
         self.url = ""
         self.on_row: OnRow = nothing
+        self.environment: dict[str, str] = dict(IN_THE_LABORATORY)
+        """What it has beside ours, from the next start on."""
         self._settings = settings
         self._port = laboratory.ports.reserve()
         self._process: Process | None = None
@@ -69,19 +71,23 @@ class LabService:
         """Start it and wait until it answers. A second start goes on with the same directory and port."""
         self.directory.mkdir(parents=True, exist_ok=True)
         file = self.directory / "serve.toml"
-        settings = {
+        settings = self.settings()
+        file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+        command = [sys.executable, *PROGRAM, "serve", "--config", str(file)]
+        environment = {**os.environ, **self.environment, "TMPDIR": str(self.directory)}
+        self._process = self.laboratory.processes.start(self.name, command, environment=environment)
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._http.headers.pop("authorization", None)
+        self.laboratory.wait(self._why_silent, name=self.name, deadline_s=READY_DEADLINE_S, process=self.process)
+
+    def settings(self) -> dict[str, str | int | float | bool | list[str]]:
+        """What its TOML file says, from the next start on."""
+        return {
             "port": self._port,
             "directory": str(self.directory / "data"),
             "roots": [str(self.laboratory.directory)],
             **self._settings,
         }
-        file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
-        command = [sys.executable, *PROGRAM, "serve", "--config", str(file)]
-        environment = {**os.environ, **IN_THE_LABORATORY, "TMPDIR": str(self.directory)}
-        self._process = self.laboratory.processes.start(self.name, command, environment=environment)
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._http.headers.pop("authorization", None)
-        self.laboratory.wait(self._why_silent, name=self.name, deadline_s=READY_DEADLINE_S, process=self.process)
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> float:
         """SIGTERM. Controllers go on."""

@@ -8,6 +8,7 @@ Source: Kafka 3.9 `MetadataVersion`. A broker's `inter.broker.protocol.version` 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 LEVELS: Final = {
@@ -31,6 +32,18 @@ CONTROLLER_REGISTRATION: Final = 15
 DIRECTORIES: Final = 17
 LATEST: Final = 21
 """The highest that we write; a stock 3.9 controller dies on a higher one."""
+
+
+def level_of_release(release: str) -> int:
+    """ "3.9", "3.9.2" and "3.9-IV0" all mean level 21: the highest level of that release, or that level by name.
+
+    0 where Kafka 3.9 knows no level of it: releases before 3.0, and later ones.
+    """
+    by_name = {name: level for level, name in LEVELS.items()}
+    if release in by_name:
+        return by_name[release]
+    match = re.match(r"(\d+\.\d+)(\.\d+)*$", release)
+    return max((level for level, name in LEVELS.items() if match and name.startswith(match[1] + "-")), default=0)
 
 
 def level_name(level: int) -> str:

@@ -51,6 +51,19 @@ def first_engine(wanted: str, rehearsed: dict[str, Any]) -> str:
     return "quick" if rehearsed.get("znodes", QUICK_KEYS_MAX) < QUICK_KEYS_MAX else wanted
 
 
+def move_aside(directory: Path) -> None:
+    """What stands where a new run will write: of a run with the same number, in a database that an earlier copy has
+    replaced. The row of it is gone, and its files stay readable under another name.
+    """
+    if not directory.is_dir() or not any(directory.iterdir()):
+        return
+    number = 1
+    while (target := directory.with_name(f"{directory.name}.unknown-{number}")).exists():
+        number += 1
+    directory.rename(target)
+    log.warning("inspection.moved_aside", directory=str(directory), now=str(target))
+
+
 class Inspections:
     """The running ones, by migration and kind: "check", "rehearsal", or "audit 7"."""
 
@@ -160,6 +173,7 @@ class Inspections:
             copy = home / str(run.id) / "log"
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             await self._prune(snapshot)
+            await asyncio.to_thread(move_aside, home / str(run.id))
             words = ("rehearse", "-z", snapshot.inventory.zookeeper, "--out", str(copy))
             result = await self._run(*words, *_secrets_of(snapshot.inventory))
             if result.exit_code != 0 or not isinstance(result.document, dict):
@@ -195,6 +209,7 @@ class Inspections:
             node = snapshot.inventory.node_ids[0] if answering is None else answering.node_id
             entry = next(each for each in snapshot.inventory.controllers if each.node_id == node)
             out = self._home(snapshot) / "audits" / str(run.id)
+            await asyncio.to_thread(move_aside, out)
             if run.purpose == CONFIRMATION and run.kraft:
                 await self._compare(snapshot.inventory, run, Path(run.kraft), out)
             elif entry.is_remote:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 WINDOW_S: Final = 600.0
+NEVER_ANSWERED: Final = "the client was replaced and had not answered"
 ANSWERS_MAX: Final = 100_000
 """Ten minutes of the highest rate at three brokers would be more; then the window is shorter."""
 
@@ -60,6 +61,15 @@ class CanaryBudget:
         self._last_error = error or self._last_error
         if not error:
             self._heard.add(partition)
+
+    def give_up(self, now: float) -> None:
+        """The client goes; what it has not answered has failed, and waits no longer."""
+        for began in self._waiting.values():
+            self._answers.append((now, now - began, False))
+        self.answered_ever += len(self._waiting)
+        self.failed_ever += len(self._waiting)
+        self._last_error = NEVER_ANSWERED if self._waiting else self._last_error
+        self._waiting.clear()
 
     def figures(self, now: float, at: float) -> CanaryFigures:
         """at: the wall time of it."""

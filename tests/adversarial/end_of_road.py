@@ -1,7 +1,7 @@
 """Stories of the end of the road that take a minute or more each, with real processes and traffic.
 
-`python -m tests.adversarial.end_of_road [--only STORY,...]`: each story has a cluster of its own. Exit code 0 when
-every story came to its end with nothing lost. What shows the rest: docs/adversarial.md, "The end of
+`python -m tests.adversarial.end_of_road [--only STORY,...] [--before COMMIT]`: each story has a cluster of its own.
+Exit code 0 when every story came to its end with nothing lost. What shows the rest: docs/adversarial.md, "The end of
 the road".
 """
 
@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from migrator.lab.servers.laboratory import Laboratory
@@ -34,6 +35,7 @@ from tests.adversarial.stories_forward import (
     later_kafka_on_our_log,
     zookeeper_and_controllers_dead,
 )
+from tests.adversarial.stories_versions import LAST_WITH_SCHEMA_2, brokers_of_3_6, upgraded_in_dual_write
 
 STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
     each.__name__: each
@@ -53,6 +55,8 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         back_from_soak,
         back_from_replacing_half,
         back_after_ten_elections,
+        upgraded_in_dual_write,
+        brokers_of_3_6,
     )
 }
 
@@ -60,11 +64,14 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.adversarial.end_of_road")
     parser.add_argument("--only", default="", help="these stories, with commas between: " + ", ".join(STORIES))
+    before = f"of the release that is upgraded in {upgraded_in_dual_write.__name__} ({LAST_WITH_SCHEMA_2})"
+    parser.add_argument("--before", metavar="COMMIT", default=LAST_WITH_SCHEMA_2, help=before)
     chosen = parser.parse_args(arguments)
+    stories = {**STORIES, upgraded_in_dual_write.__name__: partial(upgraded_in_dual_write, commit=chosen.before)}
     failed = 0
     for name in chosen.only.split(",") if chosen.only else STORIES:
         began = time.monotonic()
-        outcome = outcome_of("end", STORIES[name])
+        outcome = outcome_of("end", stories[name])
         failed += outcome != PASSED
         print(f"{name}: {outcome} in {time.monotonic() - began:.0f} s", flush=True)
     return 1 if failed else 0

@@ -59,7 +59,7 @@ class RoadStage:
 
     joins: brokers start without migration settings, and the service restarts all but the first with them; that one its
     operator has restarted.
-    service: how steps are asked for.
+    service: how steps are asked for. settings: further keys of its file, or others in place of these.
     """
 
     def __init__(
@@ -71,34 +71,35 @@ class RoadStage:
         broker_extra: Mapping[str, Value] | None = None,
         joins: bool = False,
         service: type[LabService] = LabService,
+        settings: Mapping[str, bool] | None = None,
     ) -> None:
         self._joins = joins
         self.controller_before: int | None = None
         """The broker that is the active controller when others join."""
         self.laboratory = laboratory
         self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
-        self.service = service(
-            laboratory,
-            audit_engine="quick",
-            fleets=str(laboratory.directory / "fleet"),
-            settle_s=1.0,
-            soak_s=5.0,
-            brokers_gone_s=2.0,
-            audit_every_s=20.0,
-            node_deadline_s=180.0,
-            drift_every_s=5,
-        )
+        of_service: dict[str, str | float | bool] = {
+            "audit_engine": "quick",
+            "fleets": str(laboratory.directory / "fleet"),
+            "settle_s": 1.0,
+            "soak_s": 5.0,
+            "brokers_gone_s": 2.0,
+            "audit_every_s": 20.0,
+            "node_deadline_s": 180.0,
+            "drift_every_s": 5,
+            **(settings or {}),
+        }
+        self.service = service(laboratory, **of_service)
         self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=RECORDS_PER_S)
         self.migration = 0
+        self._traffic_began = False
         self._kills = kills
         self._dead = threading.Event()
         self._killing = threading.Lock()
 
     def to_dual_write(self) -> None:
-        ours = self._start_to_join() if self._joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
-        self.cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
-        self.traffic.start(TOPICS)
-        self.traffic.wait_flowing()
+        ours = self.start_to_join() if self._joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
+        self.begin_traffic()
         self._control(NAME, ours, self._kills)
         self.service.start()
         self._migrate(NAME)
@@ -114,8 +115,9 @@ class RoadStage:
         for each in retired:
             each.directory.rename(each.directory.with_name(f"{each.name}-before-{name}"))
         ours = [OurController(self.laboratory, each.spec, each.cluster_id) for each in retired]
-        self._control(name, ours, kills)
+        self._control(name, ours, ())
         self._migrate(name)
+        self._arm(kills)
 
     def _who_has_not_ended(self) -> str | None:
         """Retired controllers look for a while whether brokers still forward requests to them."""
@@ -127,16 +129,20 @@ class RoadStage:
         for each in ours:
             each.prepare()
         self.fleet = LabFleet(self.cluster, ours)
+        self._arm(kills)
+        self.fleet.serve()
+        self.fleet.write(name)
+
+    def _arm(self, kills: tuple[Kill, ...]) -> None:
+        """From now on; rolls of nodes are counted from here."""
         self.kills = RoadKills(kills, self.fleet, self.kill_service)
         self.fleet.before_act = self.kills.before_act
         self.fleet.after_act = self.kills.after_act
-        self.fleet.serve()
-        self.fleet.write(name)
 
     def _migrate(self, name: str) -> None:
         self.migration = self.service.create(name, self.cluster, self.fleet.ours)
         for phase in ("PREFLIGHT", "QUORUM"):
-            self._step(phase)
+            self.step(phase)
             if phase == "PREFLIGHT":  # a controller that is found leads from CREATED to QUORUM without a check
                 self.service.wait_phase(self.migration, phase)
         if self._joins:
@@ -145,15 +151,28 @@ class RoadStage:
             held = self.cluster.zk.read(paths.CONTROLLER)
             assert held is not None, "brokers have a controller before the takeover"
             self.controller_before = int(json.loads(held)["brokerid"])
-            self._step("BROKERS_JOINING")
+            self.step("BROKERS_JOINING")
             self._wait_phase("READY")
         self.service.wait_phase(self.migration, "READY")
-        self._step("TAKEOVER")
+        self.step("TAKEOVER")
         self.service.wait_phase(self.migration, "DUAL_WRITE")
 
-    def _start_to_join(self) -> list[OurController]:
-        """A cluster in ZooKeeper mode; the settings of its first broker are the operator's work."""
+    def begin_traffic(self) -> None:
+        """Once; those who have something to try before the migration begin it earlier."""
+        if self._traffic_began:
+            return
+        self._traffic_began = True
+        self.cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
+        self.traffic.start(TOPICS)
+        self.traffic.wait_flowing()
+
+    def start_to_join(self) -> list[OurController]:
+        """A cluster in ZooKeeper mode."""
         self.cluster.start()
+        return self.with_first_joined()
+
+    def with_first_joined(self) -> list[OurController]:
+        """Controllers, not started; the settings of the first broker are the operator's work."""
         ours = our_quorum(self.cluster, 3, CONTROLLER_SETTINGS)
         first = self.cluster.brokers[0]
         first.restart_as(first.spec.as_migrating(ours[0].spec.voters))
@@ -232,7 +251,7 @@ class RoadStage:
             assert self.kills.happened or closed, f"{phase}: {ended['state']}: {ended['answer']}"
         self.kills.meet(phase, "after")
 
-    def _step(self, phase: str) -> None:
+    def step(self, phase: str) -> None:
         """As `advance`, where nobody is killed: a gate may close for a moment, for a heartbeat that comes late."""
         while True:
             self.service.wait_gate(self.migration, phase)

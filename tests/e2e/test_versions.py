@@ -1,4 +1,5 @@
-"""Brokers of each release from 3.6 on, at the protocol versions where something changes: one story for all of them.
+"""Brokers of each release from 3.6 on, at the protocol versions where something changes, and releases of ZooKeeper: one
+story for all of them; older brokers, which are refused. docs/support.md has the outcomes.
 
 The level of metadata.version decides which records there are and how they look: metadata transactions (3.6-IV1), no
 registration of controllers (below 3.7-IV0), directories (3.7-IV2). Brokers of a release read the log with their own
@@ -9,38 +10,55 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from migrator.findings.finding import FindingError
+from migrator.findings.preflight import RELEASE_TOO_OLD
+from migrator.findings.quorum import CANNOT_ACTIVATE
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import LabCluster
+from migrator.lab.ours import OurController
+from migrator.lab.servers.artifacts import Artifacts, zookeeper_artifacts
+from migrator.lab.servers.controller import quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import dump_metadata_log
 from migrator.model.levels import CONTROLLER_REGISTRATION, DIRECTORIES
 from migrator.node.config.formatting import level_of
+from tests.e2e.support import claims, wait_for
 from tests.e2e.whole_way import there_and_back, topic_made, waiting
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 VERSIONS = [("3.6.2", "3.6-IV1"), ("3.7.2", "3.7-IV1"), ("3.7.2", "3.7-IV2"), ("3.8.1", "3.8"), ("3.9.2", "3.9")]
+LOWEST: Final = "3.6-IV1"
+ZOOKEEPERS: Final = ["3.5.10", "3.6.4", "3.7.2", "3.9.3"]
+"""Beside 3.8.4, which comes with each Kafka here and serves every other test."""
+TOO_OLD: Final = [("3.4.1", "3.4"), ("3.5.2", "3.5")]
 
 
 @pytest.fixture
 def of_version(tmp_path: Path, kafka: str) -> Iterator[Laboratory]:
     """A laboratory in which this release runs."""
-    try:
-        artifacts = prepared(kafka)
-    except FindingError as error:
-        if os.environ.get("CI"):  # there a release that cannot be had is a release that nobody looked at
-            raise
-        pytest.skip(f"Kafka {kafka} cannot be had here: {error}")
+    artifacts = had(partial(prepared, kafka), f"Kafka {kafka}")
     with Laboratory(tmp_path / "lab", artifacts) as opened:
         yield opened
     assert opened.processes.running == []
+
+
+def had(bring: Callable[[], Artifacts], what: str) -> Artifacts:
+    """A release of something; the test is skipped where it cannot be had."""
+    try:
+        return bring()
+    except FindingError as error:
+        if os.environ.get("CI"):  # there a release that cannot be had is a release that nobody looked at
+            raise
+        pytest.skip(f"{what} cannot be had here: {error}")
 
 
 def assert_records_fit(text: str, level: int) -> None:
@@ -66,3 +84,48 @@ def test_abort_takeover_fail_over_and_rollback_at_each_version(
     assert leader.status()["log"]["metadata_version"] == level
     leader.stop()
     assert_records_fit(dump_metadata_log(of_version, leader.metadata_log), level)
+
+
+@pytest.mark.parametrize("zookeeper", ZOOKEEPERS)
+def test_abort_takeover_fail_over_and_rollback_with_each_zookeeper(
+    laboratory: Laboratory, tmp_path: Path, zookeeper: str
+) -> None:
+    cluster = LabCluster(laboratory, brokers=2)
+    artifacts = had(partial(zookeeper_artifacts, zookeeper), f"ZooKeeper {zookeeper}")
+    for each in cluster.zookeeper.servers:
+        each.kafka = artifacts
+    ours = waiting(cluster)
+    (server,) = cluster.zookeeper.servers
+    assert f"version={zookeeper}" in server.process.log_text().replace("version: ", "version=")
+    there_and_back(cluster, ours, tmp_path / "mark", partial(topic_made, cluster)).stop()
+
+
+@pytest.mark.parametrize(("kafka", "ibp"), TOO_OLD, ids=[kafka for kafka, _ in TOO_OLD])
+def test_brokers_below_the_lowest_level_are_refused_and_served_on_by_zookeeper(
+    of_version: Laboratory, kafka: str, ibp: str
+) -> None:
+    """They get nothing of the log, at a record of which they would end; controllers at their level do not lead."""
+    assert of_version.artifacts.version == kafka
+    cluster = LabCluster(of_version, brokers=2, ibp=ibp)
+    (ours,) = waiting(cluster, ibp=LOWEST)
+    ours.start()
+
+    def why_not() -> str | None:
+        driver = ours.status()["driver"]
+        trouble = driver["trouble"]
+        return None if trouble is not None and trouble["code"] == RELEASE_TOO_OLD.code else str(driver["reason"])
+
+    wait_for(why_not, "the refusal is named")
+    assert f"runs Kafka {kafka}, which cannot read" in ours.status()["driver"]["reason"]
+    assert claims(ours) == []
+    assert all(each.is_running for each in cluster.brokers), "a broker read a record that it does not know"
+    topic_made(cluster, "made-meanwhile")
+    ours.stop()
+
+    (spec,) = quorum_specs(of_version, count=1, zookeeper_connect=cluster.zookeeper_connect, release=ibp)
+    shutil.rmtree(ours.data)
+    at_their_level = OurController(of_version, spec, cluster.cluster_id)
+    at_their_level.prepare()
+    at_their_level.launch()
+    wait_for(lambda: None if CANNOT_ACTIVATE.code in at_their_level.process.log_text() else "silent", "it is named")
+    topic_made(cluster, "made-afterwards")

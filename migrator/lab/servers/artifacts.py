@@ -1,7 +1,8 @@
 """Kafka's and ZooKeeper's jars, brought once and kept.
 
 In:   a Kafka version; `KAFKA_HOME` (an installed Kafka wins), `ZK2KRAFT_CACHE`, `ZK2KRAFT_MAVEN_MIRROR`, proxies.
-Out:  `Artifacts`: a class path that runs kafka.Kafka, Kafka's tools and ZooKeeper, and the Java to run it.
+Out:  `Artifacts`: a class path that runs kafka.Kafka, Kafka's tools and ZooKeeper, and the Java to run it; or one of
+      another release of ZooKeeper alone (`zookeeper_artifacts`).
 Elsewhere: the archive that makes it start faster (classes.py; most callers want `prepared` from there).
 Errors: Z2K-6001 without Java, Z2K-6002 when the jars cannot be had.
 The downloader is the Ivy inside PySpark, so that Java is the only thing to install. A directory `libs` exists only
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
@@ -35,6 +36,13 @@ LATER_KAFKA_VERSION: Final = "4.0.0"
 
 JARS_MB: Final = {KAFKA_VERSION: 48, LATER_KAFKA_VERSION: 42}
 """What the jars weigh, for the line that announces the download; 17 MB of the later one are in both."""
+
+ZOOKEEPER_JARS_MB: Final = 10
+"""Without Kafka."""
+
+NAMES: Final = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}
+SERVERS: Final = {"kafka": "kafka_2.13-*.jar", "zookeeper": "zookeeper-[0-9]*.jar"}
+"""The jar without which a download is not whole."""
 
 BRING_DEADLINE_S: Final = 1200.0
 BRING_ATTEMPTS: Final = 2
@@ -80,26 +88,55 @@ def kafka_artifacts(
     return Artifacts(wanted, fetch(wanted, cache=cache, bring=bring, say=say), java)
 
 
+def zookeeper_artifacts(
+    version: str, environment: Mapping[str, str] = os.environ, say: Say = say_on_stderr
+) -> Artifacts:
+    """The jars of a ZooKeeper server, brought now if need be. `Artifacts.version` is ZooKeeper's."""
+    java, cache = require_java(environment), cache_directory(environment)
+
+    def bring(zookeeper_version: str, target: Path) -> None:
+        _bring_with_ivy(
+            zookeeper_version,
+            target,
+            java=java,
+            cache=cache,
+            environment=environment,
+            say=say,
+            module=zookeeper_module(zookeeper_version),
+        )
+
+    return Artifacts(version, fetch(version, cache=cache, bring=bring, say=say, product="zookeeper"), java)
+
+
 def cache_directory(environment: Mapping[str, str]) -> Path:
     """Where downloads are kept: `ZK2KRAFT_CACHE`, by default `~/.cache/zk2kraft`."""
     return Path(environment.get("ZK2KRAFT_CACHE") or "~/.cache/zk2kraft").expanduser().absolute()
 
 
-def fetch(version: str, *, cache: Path, bring: Bring, say: Say = say_on_stderr) -> Path:
+def fetch(
+    version: str,
+    *,
+    cache: Path,
+    bring: Bring,
+    say: Say = say_on_stderr,
+    product: Literal["kafka", "zookeeper"] = "kafka",
+) -> Path:
     """The directory with the jars of `version`; fills it first, once, whoever else asks at the same time."""
-    libs = cache / "kafka" / version / "libs"
+    name = NAMES[product]
+    libs = cache / product / version / "libs"
     if libs.is_dir():
         return libs
-    with locked(cache / "kafka" / "lock", say, f"another run to bring Kafka {version}"):
+    with locked(cache / product / "lock", say, f"another run to bring {name} {version}"):
         if libs.is_dir():
             return libs
         filling = libs.with_name("libs.filling")
         shutil.rmtree(filling, ignore_errors=True)
         filling.mkdir(parents=True)
-        say(f"bringing the jars of Kafka {version} (about {JARS_MB.get(version, 50)} MB) to {libs}")
+        size = JARS_MB.get(version, 50) if product == "kafka" else ZOOKEEPER_JARS_MB
+        say(f"bringing the jars of {name} {version} (about {size} MB) to {libs}")
         bring(version, filling)
-        if not list(filling.glob("kafka_2.13-*.jar")):
-            raise ARTIFACTS_UNAVAILABLE.error(artifact=f"Kafka {version}", reason="the download has no broker in it")
+        if not list(filling.glob(SERVERS[product])):
+            raise ARTIFACTS_UNAVAILABLE.error(artifact=f"{name} {version}", reason="the download has no server in it")
         filling.rename(libs)
     return libs
 
@@ -139,6 +176,25 @@ def ivy_module(version: str) -> str:
 """
 
 
+def zookeeper_module(version: str) -> str:
+    """As `ivy_module`, for a server of ZooKeeper; the logger is that of the laboratory, whatever the release has."""
+    loggers = ("logback-classic", "logback-core", "slf4j-log4j12", "log4j", "slf4j-reload4j")
+    excluded = "".join(f"<exclude name={quoteattr(each)}/>" for each in loggers)
+    return f"""<ivy-module version="2.0">
+  <info organisation="zk2kraft" module="laboratory-zookeeper"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.zookeeper" name="zookeeper" rev={quoteattr(version)} conf="default->default">
+      {excluded}
+    </dependency>
+    <dependency org="io.dropwizard.metrics" name="metrics-core" rev="4.1.12.1" conf="default->default"/>
+    <dependency org="org.xerial.snappy" name="snappy-java" rev="1.1.10.5" conf="default->default"/>
+    <dependency org="org.slf4j" name="slf4j-reload4j" rev="1.7.36" conf="default->default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
 def ivy_settings(repository: str, cache: Path) -> str:
     """Where to bring it from: one repository, nothing of the user's own Ivy or Maven."""
     return f"""<ivysettings>
@@ -171,12 +227,20 @@ def without_secrets(text: str) -> str:
 
 
 def _bring_with_ivy(
-    version: str, target: Path, *, java: Java, cache: Path, environment: Mapping[str, str], say: Say
+    version: str,
+    target: Path,
+    *,
+    java: Java,
+    cache: Path,
+    environment: Mapping[str, str],
+    say: Say,
+    module: str | None = None,
 ) -> None:
+    """module: what to bring in place of Kafka."""
     work = target.with_name("ivy-run")
     work.mkdir(exist_ok=True)
     repository = environment.get("ZK2KRAFT_MAVEN_MIRROR") or MAVEN_CENTRAL
-    (work / "ivy.xml").write_text(ivy_module(version))
+    (work / "ivy.xml").write_text(module or ivy_module(version))
     (work / "ivysettings.xml").write_text(ivy_settings(repository.rstrip("/") + "/", cache / "ivy"))
     command = [java.path, *proxy_flags(environment), "-jar", str(_ivy_jar(version))]
     command += ["-settings", str(work / "ivysettings.xml"), "-ivy", str(work / "ivy.xml"), "-confs", "default"]

@@ -14,7 +14,7 @@ from typing import Final
 from migrator.findings.quorum import DIRECTORY_UNUSABLE, UNKNOWN_RELEASE
 from migrator.findings.service import NO_CLUSTER_ID
 from migrator.model.image import METADATA_VERSION
-from migrator.model.levels import LATEST, LEVELS
+from migrator.model.levels import LATEST, LEVELS, level_of_release
 from migrator.node.config.properties import NodeConfig
 from migrator.node.log.storage import format_directory, is_formatted, read_meta_properties
 from migrator.wire.batch import build_batch, build_control_batch
@@ -29,14 +29,10 @@ CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 def level_of(release: str) -> int:
     """ "3.9", "3.9.2" and "3.9-IV0" all mean level 21: the highest level of that release, or that level by name."""
-    by_name = {name: level for level, name in LEVELS.items()}
-    if release in by_name:
-        return max(by_name[release], LOWEST_BOOTSTRAP)
-    match = re.match(r"(\d+\.\d+)(\.\d+)*$", release)
-    matching = [level for level, name in LEVELS.items() if match and name.startswith(match[1] + "-")]
-    if not matching:
+    level = level_of_release(release)
+    if not level:
         raise UNKNOWN_RELEASE.error(release=release, known=f"3.3 to {LEVELS[LATEST]}")
-    return max(*matching, LOWEST_BOOTSTRAP)
+    return max(level, LOWEST_BOOTSTRAP)
 
 
 def bootstrap_checkpoint(level: int) -> bytes:

@@ -150,8 +150,9 @@ class GateActs:
         if not wanted:
             return f"no broker is in {paths.BROKER_IDS}"
         if missing:
-            odd_hosts = self.controller.contacts.odd_hosts
-            trouble = ibp_differs(self.controller.kept_out(), image) or next(iter(odd_hosts.values()), None)
+            contacts = self.controller.contacts
+            named = (*contacts.too_old.values(), *contacts.odd_hosts.values())
+            trouble = ibp_differs(self.controller.kept_out(), image) or next(iter(named), None)
             self.progress.trouble(trouble)
             if trouble is not None:
                 return trouble.text

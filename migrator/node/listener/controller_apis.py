@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -21,6 +21,9 @@ from migrator.controller.refusals import is_refusable, refuse
 from migrator.controller.requests import EnvelopeRefused, open_envelope, wrap_envelope
 from migrator.controller.security.permissions import ON_CLUSTER
 from migrator.findings.finding import FindingError
+from migrator.findings.preflight import RELEASE_TOO_OLD
+from migrator.model.image import METADATA_VERSION
+from migrator.model.levels import LATEST, level_name, level_of_release
 from migrator.model.values import ScramCredential, ScramKey
 from migrator.node.brokers.denials import Denials
 from migrator.node.leader.active_controller import ActiveController
@@ -47,10 +50,18 @@ from migrator.wire.messages.raft import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
-from migrator.wire.messages.replication import FetchRequest, FetchSnapshotRequest
+from migrator.wire.messages.replication import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
 from migrator.wire.schema import Message, declaration_of
 
 log = structlog.get_logger()
+
+KAFKA_CLIENT: Final = "apache-kafka-java"
+"""How brokers name themselves in ApiVersions, with their release."""
 
 
 @dataclass(slots=True)
@@ -58,6 +69,7 @@ class Caller:
     """Who is at the other end of one connection, as far as it said."""
 
     software: str = ""
+    release: str = ""
     asker: Asker = field(default_factory=lambda: Asker(ANONYMOUS, ""))
 
 
@@ -94,6 +106,8 @@ class ControllerApis:
         self._note(request, caller)
         try:
             asker = replace(caller.asker, client_id=header.client_id or "")
+            if isinstance(request, FetchRequest | FetchSnapshotRequest) and self._cannot_read(request, caller):
+                return refused_reader(request)
             reply = await self._route(header.api_version, request, asker)
             if isinstance(request, BrokerRegistrationRequest):
                 self._name_odd_host(request.broker_id)
@@ -107,6 +121,23 @@ class ControllerApis:
                 raise
             return refuse(request, Error.UNKNOWN_SERVER_ERROR)
 
+    def _cannot_read(self, request: FetchRequest | FetchSnapshotRequest, caller: Caller) -> bool:
+        """Whether this is a broker whose release does not know the log's level: it would end at a record of it."""
+        broker = replica_of(request) if isinstance(request, FetchRequest) else request.replica_id
+        highest = level_of_release(caller.release) if caller.software == KAFKA_CLIENT else 0
+        if broker < 0 or broker in self._raft.voter.voters or not highest:
+            return False
+        level = self._controller.image.features.get(METADATA_VERSION)  # none before its own log is read
+        refused = self._controller.contacts.too_old
+        if highest >= (level or LATEST):
+            refused.pop(broker, None)
+            return False
+        if level is not None and broker not in refused:
+            found = RELEASE_TOO_OLD.found(broker=broker, release=caller.release, level=level_name(level))
+            log.warning("fetch.refused", code=found.code, reason=found.text)
+            refused[broker] = found
+        return True
+
     def _name_odd_host(self, broker: int) -> None:
         """One line per broker and host: it asks again and again."""
         found = self._controller.contacts.odd_hosts.get(broker)
@@ -119,6 +150,7 @@ class ControllerApis:
         match request:
             case ApiVersionsRequest():
                 caller.software = request.client_software_name
+                caller.release = request.client_software_version
             case FetchRequest() if (replica := replica_of(request)) in self._raft.voter.voters:
                 self._seen.fetched(replica, caller.software, self._raft.now_ms())
             case _:
@@ -178,3 +210,10 @@ def _denied(request: Message) -> Message:
     response: Any = API_KEYS[key].response
     denied: Message = response(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     return denied
+
+
+def refused_reader(request: FetchRequest | FetchSnapshotRequest) -> Message:
+    """The error that every release takes for a controller that is starting or stopping: it asks again."""
+    if isinstance(request, FetchRequest):
+        return FetchResponse(error_code=Error.BROKER_NOT_AVAILABLE)
+    return FetchSnapshotResponse(error_code=Error.BROKER_NOT_AVAILABLE)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.controller.replay import changed, replay
+from migrator.controller.snapshot import records_of
 from migrator.findings.finding import FindingError
 from migrator.model.draft import Contradiction, Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image
@@ -266,6 +267,13 @@ def test_a_mark_of_ours_stands_until_it_is_taken_back() -> None:
     assert dict(marked.marks) == {"takeover": "epoch 5"}
     assert replayed(marked, NoOpRecord(mark=Mark.TAKEOVER)) == image
     assert replayed(image, NoOpRecord(mark=Mark.RETIRED)) == image
+
+
+def test_a_mark_of_a_later_release_is_kept_and_written_into_snapshots() -> None:
+    """While a release is upgraded in dual-write, voters of both read one log, and each makes its own snapshots."""
+    marked = replayed(an_image(), NoOpRecord(mark="of-a-later-release", mark_text="what it says"))
+    written = [record for record, _ in records_of(marked) if isinstance(record, NoOpRecord)]
+    assert [(each.mark, each.mark_text) for each in written] == [("of-a-later-release", "what it says")]
 
 
 def test_every_record_is_replayed_and_what_is_not_known_is_refused() -> None:

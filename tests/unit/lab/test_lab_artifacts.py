@@ -137,6 +137,21 @@ def test_ivy_is_asked_for_the_broker_the_tools_and_the_logger() -> None:
     }
 
 
+def test_a_server_of_another_zookeeper_comes_without_kafka_and_without_its_own_logger(tmp_path: Path) -> None:
+    module = ElementTree.fromstring(artifacts.zookeeper_module("3.7.2"))
+    wanted = {found.get("name"): found.get("rev") for found in module.iter("dependency")}
+    assert wanted["zookeeper"] == "3.7.2"
+    assert "slf4j-reload4j" in wanted
+    assert not any("kafka" in str(name) for name in wanted)
+    assert "logback-classic" in {found.get("name") for found in module.iter("exclude")}
+
+    def bring(version: str, target: Path) -> None:
+        (target / f"zookeeper-{version}.jar").touch()
+
+    libs = artifacts.fetch("3.7.2", cache=tmp_path, bring=bring, say=silent, product="zookeeper")
+    assert libs == tmp_path / "zookeeper" / "3.7.2" / "libs"
+
+
 def test_a_mirrors_password_is_not_for_messages() -> None:
     assert artifacts.without_secrets("https://op:secret@mirror.example/m2/") == "https://***@mirror.example/m2/"
 

@@ -69,7 +69,7 @@ def a_driver(
         image=image,
         newest=image,
         removals=Removals(),
-        contacts=SimpleNamespace(odd_hosts={}, get=lambda broker: None),
+        contacts=SimpleNamespace(odd_hosts={}, too_old={}, get=lambda broker: None),
         settings=SimpleNamespace(cluster_id=CLUSTER_ID),
     )
     now = DriverState(state=state, led_epoch=epoch)

@@ -132,6 +132,31 @@ def test_traffic_goes_on_after_a_client_that_could_not_be_made(monkeypatch: pyte
     assert found.problem == ""
 
 
+def test_a_record_that_its_client_never_answers_fails_with_that_client_and_waits_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen with real clients on a busy machine: it waited in the figures for ever, and no node was stopped any more."""
+    monkeypatch.setattr("state_machine.road.canary.CLIENT_LIFE_S", 0.05)
+    made: list[FakeClient] = []
+
+    def make() -> FakeClient:
+        made.append(FakeClient(deaf=1 if not made else -1))
+        return made[-1]
+
+    traffic = CanaryTraffic(Canary(records_per_s=100.0), 3, make)
+    traffic.start()
+    try:
+        until = time.monotonic() + 120.0
+        while (len(made) < 3 or traffic.figures().silent) and time.monotonic() < until:
+            time.sleep(0.01)
+        found = traffic.figures()
+    finally:
+        traffic.stop()
+    assert found.failed >= 1
+    assert found.last_error == "the client was replaced and had not answered"
+    assert found.waiting_s < 10.0
+
+
 def test_partition_n_is_led_by_the_nth_broker_and_secrets_come_from_their_references(tmp_path: Any) -> None:
     assert assignments((1, 2, 5, 7)) == [[1, 2, 5], [2, 5, 7], [5, 7, 1], [7, 1, 2]]
     assert assignments((4,)) == [[4]]

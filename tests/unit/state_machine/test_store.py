@@ -4,20 +4,25 @@ service.
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError
 from state_machine.clusters.observe import ControllerObservation, Observation
-from state_machine.database import open_database
+from state_machine.database import HERE, make_engine, open_database
 from state_machine.observations import (
     ReportedFinding,
     RoundObservation,
@@ -73,8 +78,64 @@ def test_a_database_of_a_later_release_is_refused(tmp_path: Path) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(FindingError, match="Z2K-4016"):
+    with pytest.raises(FindingError, match=r"Z2K-4016 .*a later release wrote it \(schema 9999; .* up to 0003\)"):
         open_database(url)
+    assert copies_of(tmp_path / "new.db") == []
+
+
+def of_schema(path: Path, schema: str) -> str:
+    """A database as an earlier release left it, with one row. Returns its address."""
+    url = f"sqlite:///{path}"
+    config = Config(HERE / "alembic.ini")
+    engine = make_engine(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, schema)
+        connection.execute(text("CREATE TABLE noted (number INTEGER)"))
+        connection.execute(text("INSERT INTO noted VALUES (7)"))
+    engine.dispose()
+    return url
+
+
+def copies_of(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{path.name}.schema-*"))
+
+
+def test_a_file_is_copied_before_its_schema_changes_and_the_copy_opens_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "old.db"
+    url = of_schema(file, "0002")
+    open_database(url).dispose()
+    open_database(url).dispose()
+    (copy,) = copies_of(file)
+    assert copy.name.startswith("old.db.schema-0002-")
+    assert copy.stat().st_mode & 0o077 == 0
+    with closing(sqlite3.connect(copy)) as opened:
+        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert opened.execute("SELECT number FROM noted").fetchall() == [(7,)]
+    with closing(sqlite3.connect(file)) as opened:
+        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
+    copy.replace(file)
+    open_database(url).dispose()
+    assert len(copies_of(file)) == 1, "put back and upgraded again: copied again"
+
+
+def test_a_new_database_is_not_copied(tmp_path: Path) -> None:
+    open_database(f"sqlite:///{tmp_path / 'new.db'}").dispose()
+    assert copies_of(tmp_path / "new.db") == []
+
+
+def test_without_a_copy_the_schema_does_not_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "old.db"
+    url = of_schema(file, "0002")
+
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FindingError, match=r"could not be copied .* no space left"):
+        open_database(url)
+    with closing(sqlite3.connect(file)) as opened:
+        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

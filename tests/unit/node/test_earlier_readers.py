@@ -1,0 +1,84 @@
+"""Brokers of earlier releases that ask for the log: one that could not read it is given nothing, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from migrator.controller.contacts import Contacts
+from migrator.model.image import METADATA_VERSION
+from migrator.node.listener.controller_apis import Caller, ControllerApis
+from migrator.wire.errors import Error
+from migrator.wire.frames import RequestHeader
+from migrator.wire.messages.handshake import ApiVersionsRequest
+from migrator.wire.messages.replication import FetchRequest, FetchResponse, FetchSnapshotRequest
+from migrator.wire.schema import Message
+from tests.support.builders import an_image
+
+READ = FetchResponse(error_code=Error.NONE)
+VOTER, BROKER = 3000, 7
+
+
+class Quorum:
+    async def fetch(self, *_: Any) -> FetchResponse:
+        return READ
+
+
+def some_apis(level: int | None) -> tuple[ControllerApis, Contacts]:
+    contacts = Contacts()
+    image = msgspec.structs.replace(an_image(), features={} if level is None else {METADATA_VERSION: level})
+    settings = SimpleNamespace(migration_enabled=True, cluster_id="c")
+    controller: Any = SimpleNamespace(image=image, contacts=contacts, settings=settings, allows=lambda *_: True)
+    voter = SimpleNamespace(voters={VOTER: None}, leader=VOTER)
+    raft: Any = SimpleNamespace(voter=voter, now_ms=lambda: 0)
+    quorum: Any = Quorum()
+    return ControllerApis(raft, controller, quorum, listener="CONTROLLER"), contacts
+
+
+def asked(apis: ControllerApis, release: str, request: Message, software: str = "apache-kafka-java") -> Any:
+    async def story() -> Message:
+        caller = Caller()
+        hello = ApiVersionsRequest(client_software_name=software, client_software_version=release)
+        await apis.answer(RequestHeader(18, 3, 1, "raft-client", 0), hello, caller)
+        return await apis.answer(RequestHeader(1, 13, 2, "raft-client", 0), request, caller)
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize(("release", "level"), [("3.4.1", 13), ("3.5.2", 13), ("3.6.2", 21), ("3.7.2", 21)])
+def test_a_broker_that_cannot_read_the_level_is_told_to_ask_again_and_named(release: str, level: int) -> None:
+    apis, contacts = some_apis(level)
+    for request in (FetchRequest(replica_id=BROKER), FetchSnapshotRequest(replica_id=BROKER)):
+        assert asked(apis, release, request).error_code == Error.BROKER_NOT_AVAILABLE
+    found = contacts.too_old[BROKER]
+    assert found.code == "Z2K-1053"
+    assert f"Broker {BROKER} runs Kafka {release}" in found.text
+    assert asked(apis, "3.9.2", FetchRequest(replica_id=BROKER)) is READ
+    assert contacts.too_old == {}, "it was upgraded"
+
+
+@pytest.mark.parametrize(
+    ("release", "level"), [("3.6.2", 13), ("3.6.2", 14), ("3.8.1", 20), ("3.9.2", 21), ("4.0.0", 21)]
+)
+def test_a_broker_that_knows_the_level_reads(release: str, level: int) -> None:
+    apis, contacts = some_apis(level)
+    assert asked(apis, release, FetchRequest(replica_id=BROKER)) is READ
+    assert contacts.too_old == {}
+
+
+def test_before_its_own_log_is_read_a_controller_names_nobody() -> None:
+    apis, contacts = some_apis(None)
+    assert asked(apis, "3.6.2", FetchRequest(replica_id=BROKER)).error_code == Error.BROKER_NOT_AVAILABLE
+    assert asked(apis, "3.9.2", FetchRequest(replica_id=BROKER)) is READ
+    assert contacts.too_old == {}
+
+
+def test_voters_and_those_who_do_not_say_their_release_read() -> None:
+    apis, _ = some_apis(21)
+    assert asked(apis, "3.4.1", FetchRequest(replica_id=VOTER)) is READ
+    assert asked(apis, "3.4.1", FetchRequest(replica_id=-1)) is READ
+    assert asked(apis, "1", FetchRequest(replica_id=BROKER), software="another") is READ
