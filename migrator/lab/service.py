@@ -53,6 +53,8 @@ class LabService:
         self.directory = laboratory.directory / name
         self.url = ""
         self.on_row: OnRow = nothing
+        self.environment: dict[str, str] = {}
+        """Variables of its process, from the next start on; controllers that it starts have them too."""
         self._settings = settings
         self._port = laboratory.ports.reserve()
         self._process: Process | None = None
@@ -77,7 +79,7 @@ class LabService:
         }
         file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
         command = [sys.executable, *PROGRAM, "serve", "--config", str(file)]
-        environment = {**os.environ, **IN_THE_LABORATORY, "TMPDIR": str(self.directory)}
+        environment = {**os.environ, **IN_THE_LABORATORY, "TMPDIR": str(self.directory), **self.environment}
         self._process = self.laboratory.processes.start(self.name, command, environment=environment)
         self.url = f"http://127.0.0.1:{self._port}"
         self._http.headers.pop("authorization", None)

@@ -58,6 +58,8 @@ class RoadStage:
     joins: brokers start without migration settings, and the service restarts all but the first with them; that one its
     operator has restarted.
     service: how steps are asked for.
+    cluster: made by the caller. client: how the traffic logs in to it, as librdkafka's keys.
+    settings: further settings of the service.
     """
 
     def __init__(
@@ -69,12 +71,15 @@ class RoadStage:
         broker_extra: Mapping[str, Value] | None = None,
         joins: bool = False,
         service: type[LabService] = LabService,
+        cluster: LabCluster | None = None,
+        client: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._joins = joins
         self.controller_before: int | None = None
         """The broker that is the active controller when others join."""
         self.laboratory = laboratory
-        self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
+        self.cluster = cluster or LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
         self.service = service(
             laboratory,
             audit_engine="quick",
@@ -85,16 +90,18 @@ class RoadStage:
             audit_every_s=20.0,
             node_deadline_s=180.0,
             drift_every_s=5,
+            **(settings or {}),
         )
-        self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=RECORDS_PER_S)
+        self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=RECORDS_PER_S, client=client)
         self.migration = 0
         self._kills = kills
         self._dead = threading.Event()
         self._killing = threading.Lock()
 
     def to_dual_write(self) -> None:
-        ours = self._start_to_join() if self._joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
+        ours = self.start_cluster()
         self.cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
+        self.before_traffic()
         self.traffic.start(TOPICS)
         self.traffic.wait_flowing()
         for each in ours:
@@ -103,6 +110,7 @@ class RoadStage:
         self.kills = RoadKills(self._kills, self.fleet, self.kill_service)
         self.fleet.before_act = self.kills.before_act
         self.fleet.after_act = self.kills.after_act
+        self.before_service()
         self.fleet.serve()
         self.fleet.write(NAME)
         self.service.start()
@@ -122,6 +130,16 @@ class RoadStage:
         self.service.wait_phase(self.migration, "READY")
         self._step("TAKEOVER")
         self.service.wait_phase(self.migration, "DUAL_WRITE")
+
+    def start_cluster(self) -> list[OurController]:
+        """Brokers that run, and controllers for them that are not formatted yet."""
+        return self._start_to_join() if self._joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
+
+    def before_traffic(self) -> None:
+        """What its clients need, once the topics are there."""
+
+    def before_service(self) -> None:
+        """What the fleet's inventory and the service need, before either is written or started."""
 
     def _start_to_join(self) -> list[OurController]:
         """A cluster in ZooKeeper mode; the settings of its first broker are the operator's work."""
@@ -149,7 +167,7 @@ class RoadStage:
         assert self.fleet.most_down == 1, f"{self.fleet.most_down} nodes were down by the service at one time"
         self.traffic.stop()
         assert self.traffic.status.lost == 0, self.traffic.status
-        report = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
+        report = prove(self.cluster, self.traffic.ledger, without_zookeeper=True, client=self.cluster.login)
         assert report.bad == {}, report.bad
 
     # --- gates ---------------------------------------------------------------------------------------------
