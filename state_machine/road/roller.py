@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import structlog
 
+from migrator.driver.checks.replacing import brokers_with_passwords
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.findings.service import STOPPED_ELSEWHERE
@@ -355,7 +356,7 @@ class Roller:
         kind = KIND_OF[roll]
         checksum, detail, shown = present.checksum, "its file stays", {}
         if kind is not None:
-            rendered = fleet.render(node, present, kind)
+            rendered = fleet.render(node, present, kind, passwords_encoded=bool(brokers_with_passwords(image)))
             checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
             detail = f"{kind} file: {changed or 'nothing'} changes"
