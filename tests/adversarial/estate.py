@@ -162,6 +162,7 @@ class Estate:
             "ssl.truststore.type": "JKS",
             "ssl.truststore.password": f"${{env:{TRUST_VARIABLE}}}",
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
+            "listener.name.inside.sasl.enabled.mechanisms": MECHANISM,
             "super.users": SUPER_USERS,
             "zookeeper.set.acl": True,
             "password.encoder.secret": f"${{dir:{self._directory / 'files'}:encoder}}",
