@@ -22,7 +22,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import read
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
-from tests.adversarial.estate import STANDARD_AUTHORIZER, EstateStage
+from tests.adversarial.estate import CANARY_TOPIC, STANDARD_AUTHORIZER, EstateStage
 from tests.adversarial.stories_back import back_under_stock, soak
 from tests.adversarial.stories_support import create, wait_whole
 from tests.e2e.road_stage import TOPICS, why_not_at_the_end
@@ -61,7 +61,9 @@ def secured_estate(laboratory: Laboratory) -> None:
     last = stage.estate.make_store("last", "JKS")
     stage.set_store(0, last)
     wait_for(lambda: stage.serves(0, last), "broker 0 opens another store in KRaft mode")
-    print(f"canary: {stage.service.view(stage.migration)['road'].get('canary')}", flush=True)
+    named = stage.cluster.admin().list_topics(timeout=ANSWER_S).topics
+    assert CANARY_TOPIC in named, "the service made and wrote its topic by its own login, or no node was restarted"
+    print(f"canary: {stage.service.get(f'/migrations/{stage.migration}/change-report')['canary']}", flush=True)
     stage.assert_proven()
     print(f"traffic: {stage.traffic.status.acknowledged} records acknowledged", flush=True)
     stage.service.stop()
