@@ -382,7 +382,7 @@ STOCK_CANNOT_CONTINUE = Finding(
 STOCK_NEEDS_SECRET = Finding(
     code="Z2K-2073",
     says="{count} broker configurations hold passwords, for instance that of broker {first}: each stock controller "
-    "needs password.encoder.secret.",
+    "needs password.encoder.secret, and the active controller's file does not have it.",
     means="Without the brokers' secret a stock controller writes these passwords unencrypted into ZooKeeper, or "
     "fails at them.",
     remedy="Put the brokers' password.encoder.secret (and its other password.encoder keys) into the file of each stock "

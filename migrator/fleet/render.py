@@ -433,6 +433,26 @@ def _check_controller(
         yield refused("password.encoder.secret", "brokers have encoded passwords; stock would copy them as they are")
     if document.value("controller.quorum.bootstrap.servers"):
         yield refused("controller.quorum.bootstrap.servers", "dynamic voters are no part of the migration")
+    if kind in (FileKind.STOCK, FileKind.FINALIZED):
+        yield from _check_mechanism(document, refused)
+
+
+def _check_mechanism(document: Document, refused: Callable[[str, str], Occurrence]) -> Iterator[Occurrence]:
+    """Stock ends at its start where the mechanism between brokers is not enabled, on a controller as well."""
+    listener = document.value("inter.broker.listener.name") or document.value("security.inter.broker.protocol") or ""
+    protocols = {
+        name: protocol
+        for name, _, protocol in (
+            entry.partition(":") for entry in names_in(document.value("listener.security.protocol.map") or DEFAULT_MAP)
+        )
+    }
+    if not protocols.get(listener, "").startswith("SASL_"):
+        return
+    key = f"listener.name.{listener.lower()}.sasl.enabled.mechanisms"
+    enabled = names_in(document.value(key) or document.value("sasl.enabled.mechanisms") or "GSSAPI")
+    mechanism = document.value("sasl.mechanism.inter.broker.protocol") or "GSSAPI"
+    if mechanism not in enabled and not any(map(has_placeholder, (mechanism, *enabled))):
+        yield refused("sasl.mechanism.inter.broker.protocol", f"stock does not start without {key}={mechanism}")
 
 
 _CHECKS: Final = {"broker": _check_broker, "controller": _check_controller}

@@ -111,6 +111,11 @@ class LabCluster(Administered):
         return ",".join(broker.address for broker in self.brokers)
 
     @property
+    def login(self) -> dict[str, str]:
+        """How clients log in, as librdkafka's keys; empty where nobody does."""
+        return dict(self._client)
+
+    @property
     def client(self) -> dict[str, str]:
         """What a client is made with, as librdkafka's keys."""
         return {"bootstrap.servers": self.bootstrap_servers, **self._client}

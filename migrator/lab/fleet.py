@@ -66,6 +66,10 @@ class LabFleet:
         self.directory = laboratory.directory / "fleet"
         self.canary = False
         """Whether the inventory wants canary traffic."""
+        self.security: Mapping[str, object] = {}
+        """How the service reaches brokers, with references to secrets, as the inventory has it."""
+        self.quorum_security: Mapping[str, object] = {}
+        """Further keys of the inventory's quorum: protocol, mechanism, super users, encoded passwords."""
         self.guard = self.directory / GUARD
         """Stock controllers start behind it, as they do on a host of their own."""
         self._locks = {node: threading.Lock() for node in self.servers}
@@ -124,7 +128,13 @@ class LabFleet:
                 "name": name,
                 "zookeeper": self.cluster.zookeeper_connect,
                 "bootstrap_servers": self.cluster.bootstrap_servers,
-                "quorum": {"voters": first.voters, "listener": LISTENER, "metadata_version": first.release},
+                "quorum": {
+                    "voters": first.voters,
+                    "listener": LISTENER,
+                    "metadata_version": first.release,
+                    **self.quorum_security,
+                },
+                **({"security": self.security} if self.security else {}),
             },
             "actuator": {"kind": "exec", "template": TEMPLATE},
             **({"canary": {"records_per_s": 5, "errors_max": 0.0}} if self.canary else {}),

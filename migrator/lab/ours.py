@@ -113,7 +113,14 @@ class OurController:
         write(self.properties_file, self.spec.properties())
         words = ("-c", str(self.properties_file), "-t", self.cluster_id, "-r", self.spec.release)
         command = [sys.executable, *PROGRAM, "storage", "format", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_DEADLINE_S, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=FORMAT_DEADLINE_S,
+            check=False,
+            env={**os.environ, **self.environment},
+        )
         if done.returncode != 0:
             raise TOOL_FAILED.error(tool="storage format", exit_code=done.returncode, output=done.stderr)
 

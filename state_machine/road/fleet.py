@@ -9,7 +9,7 @@ Rule: no request names a file or a command: who may write into that directory de
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -82,9 +82,12 @@ class Fleet:
     def node(self, role: str, node_id: int) -> FleetNode | None:
         return next((each for each in self.nodes if (each.role, each.id) == (role, node_id)), None)
 
-    def render(self, node: FleetNode, present: Present, kind: FileKind) -> Rendered:
-        """Raises the first finding that forbids to write it."""
-        return render(node.role, present.document, kind, wanted_of(self.inventory, node.node)).require()
+    def render(self, node: FleetNode, present: Present, kind: FileKind, *, passwords_encoded: bool = False) -> Rendered:
+        """Raises the first finding that forbids to write it. passwords_encoded: also where the inventory does not say
+        so."""
+        wanted = wanted_of(self.inventory, node.node)
+        wanted = replace(wanted, passwords_encoded=wanted.passwords_encoded or passwords_encoded)
+        return render(node.role, present.document, kind, wanted).require()
 
 
 class Fleets:

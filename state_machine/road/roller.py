@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import structlog
 
+from migrator.driver.checks.replacing import brokers_with_passwords
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
@@ -324,9 +325,29 @@ class Roller:
                 return _performed(self._write(snapshot, roll, fleet, node, row))
             case NodeAct.START:
                 by_supervisor = roll is Roll.OURS and not journal.is_sent_back(row)  # once the journal has STARTED
+                taken_over = self._taken_over(roll, fleet, node, row)
                 columns = {} if by_supervisor else _performed(node.actuator.start())
                 look = snapshot.observation
-                return {**columns, "log_end": 0 if look is None else look.log.high_watermark}
+                return {**columns, **taken_over, "log_end": 0 if look is None else look.log.high_watermark}
+
+    def _taken_over(self, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode) -> dict[str, Any]:
+        """A file that somebody corrected after a start with it failed is the one that is meant, if it is still what a
+        node of this kind has. Not in FINAL: the guard of the host lets only the file start that was written.
+        """
+        kind = KIND_OF[roll]
+        if kind is None or roll is Roll.FINAL or roll in journal.WAYS_BACK or row.kind != kind:
+            return {}
+        present = read_present(node.actuator, node.path)
+        if present is None or present.checksum == row.checksum:
+            return {}
+        rendered = fleet.render(node, present, kind)
+        if rendered.checksum != present.checksum:
+            keys = ", ".join(sorted({each.key for each in rendered.changes}))
+            reason = f"{node.path} was changed since it was written, and it is no {kind} file any more ({keys})"
+            raise STEP_FAILED.error(act="start", node=node.name, reason=reason)
+        log.info("roll.file_taken_over", roll=roll, node=node.id)
+        said = "its file was changed after it was written, and is taken over"
+        return {"checksum": present.checksum, "detail": f"{row.detail}; {said}"}
 
     def _prepare_before(
         self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image
@@ -355,7 +376,7 @@ class Roller:
         kind = KIND_OF[roll]
         checksum, detail, shown = present.checksum, "its file stays", {}
         if kind is not None:
-            rendered = fleet.render(node, present, kind)
+            rendered = fleet.render(node, present, kind, passwords_encoded=bool(brokers_with_passwords(image)))
             checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
             detail = f"{kind} file: {changed or 'nothing'} changes"

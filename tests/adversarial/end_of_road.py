@@ -25,6 +25,7 @@ from tests.adversarial.stories_back import (
     back_to_original_files,
     back_with_version_1,
 )
+from tests.adversarial.stories_estate import secured_estate, secured_estate_back
 from tests.adversarial.stories_forward import (
     back_and_forth,
     brokers_join,
@@ -46,6 +47,8 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         zookeeper_and_controllers_dead,
         flagless_voter,
         later_kafka_on_our_log,
+        secured_estate,
+        secured_estate_back,
         disk_that_dies,
         disk_that_dies_after_finalizing,
         back_from_half_way,

@@ -149,11 +149,16 @@ def in_soak(laboratory: Laboratory) -> tuple[RoadStage, dict[int, bytes], dict[i
     """Every controller stock and restarted in the soak. With the files of brokers and of our controllers before."""
     stage = RoadStage(laboratory)
     stage.to_dual_write()
+    return stage, *soak(stage)
+
+
+def soak(stage: RoadStage) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """From dual-write on, as `in_soak`."""
     found, ours = files_of(stage)
     stage.advance("ROLLING_BROKERS")
     stage.advance("REPLACING_CONTROLLERS")
     stage.wait_view(lambda view: None if len(_whole(view, "soak")) == len(ours) else view["waiting"], BACK_S)
-    return stage, found, ours
+    return found, ours
 
 
 def back_from_soak(laboratory: Laboratory) -> None:

@@ -60,6 +60,7 @@ class RoadStage:
     joins: brokers start without migration settings, and the service restarts all but the first with them; that one its
     operator has restarted.
     service: how steps are asked for. settings: further keys of its file, or others in place of these.
+    cluster: made by the caller. client: how the traffic logs in to it, as librdkafka's keys.
     """
 
     def __init__(
@@ -71,13 +72,15 @@ class RoadStage:
         broker_extra: Mapping[str, Value] | None = None,
         joins: bool = False,
         service: type[LabService] = LabService,
-        settings: Mapping[str, bool] | None = None,
+        cluster: LabCluster | None = None,
+        client: Mapping[str, str] | None = None,
+        settings: Mapping[str, str | bool] | None = None,
     ) -> None:
         self._joins = joins
         self.controller_before: int | None = None
         """The broker that is the active controller when others join."""
         self.laboratory = laboratory
-        self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
+        self.cluster = cluster or LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
         of_service: dict[str, str | float | bool] = {
             "audit_engine": "quick",
             "fleets": str(laboratory.directory / "fleet"),
@@ -90,7 +93,7 @@ class RoadStage:
             **(settings or {}),
         }
         self.service = service(laboratory, **of_service)
-        self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=RECORDS_PER_S)
+        self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=RECORDS_PER_S, client=client)
         self.migration = 0
         self._traffic_began = False
         self._kills = kills
@@ -98,7 +101,7 @@ class RoadStage:
         self._killing = threading.Lock()
 
     def to_dual_write(self) -> None:
-        ours = self.start_to_join() if self._joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
+        ours = self.start_cluster()
         self.begin_traffic()
         self._control(NAME, ours, self._kills)
         self.service.start()
@@ -130,6 +133,7 @@ class RoadStage:
             each.prepare()
         self.fleet = LabFleet(self.cluster, ours)
         self._arm(kills)
+        self.before_service()
         self.fleet.serve()
         self.fleet.write(name)
 
@@ -163,8 +167,19 @@ class RoadStage:
             return
         self._traffic_began = True
         self.cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
+        self.before_traffic()
         self.traffic.start(TOPICS)
         self.traffic.wait_flowing()
+
+    def start_cluster(self) -> list[OurController]:
+        """Brokers that run, and controllers for them that are not formatted yet."""
+        return self.start_to_join() if self._joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
+
+    def before_traffic(self) -> None:
+        """What its clients need, once the topics are there."""
+
+    def before_service(self) -> None:
+        """What the fleet's inventory and the service need, before either is written or started."""
 
     def start_to_join(self) -> list[OurController]:
         """A cluster in ZooKeeper mode."""
@@ -222,7 +237,13 @@ class RoadStage:
         self.assert_one_at_a_time()
         self.traffic.stop()
         assert self.traffic.status.lost == 0, self.traffic.status
-        report = prove(self.cluster, self.traffic.ledger, deleted=deleted, without_zookeeper=True)
+        report = prove(
+            self.cluster,
+            self.traffic.ledger,
+            deleted=deleted,
+            without_zookeeper=True,
+            client=self.cluster.login,
+        )
         assert report.bad == {}, report.bad
 
     # --- gates ---------------------------------------------------------------------------------------------

@@ -24,15 +24,22 @@ WITHOUT_ZNODE: Final = {ConfigType.CLIENT_METRICS: "client-metrics", ConfigType.
 
 
 def against_stock(
-    image: Image, observed: ClaimObservation, claim: Claim | None, orders: Orders, *, transaction_open: bool = False
+    image: Image,
+    observed: ClaimObservation,
+    claim: Claim | None,
+    orders: Orders,
+    *,
+    encodes: bool,
+    transaction_open: bool = False,
 ) -> tuple[Occurrence, ...]:
     """In the order in which an operator would repair them. claim: as this node holds it, None when it holds none.
 
+    encodes: this controller's file, of which stock's is made, has the secret for brokers' passwords.
     transaction_open: never of a leader: it aborts what an earlier one left open before it leads, and a copy is one run.
     """
     reasons = (STOCK_CANNOT_CONTINUE.found(reason=why) for why in _why_not_now(image, observed, claim, orders))
     opened = STOCK_CANNOT_CONTINUE.found(reason="a metadata transaction is open in the log")
-    return (*reasons, *((opened,) if transaction_open else ()), *_content(image))
+    return (*reasons, *((opened,) if transaction_open else ()), *_content(image, encodes))
 
 
 def _why_not_now(image: Image, observed: ClaimObservation, claim: Claim | None, orders: Orders) -> Iterator[str]:
@@ -48,16 +55,21 @@ def _why_not_now(image: Image, observed: ClaimObservation, claim: Claim | None, 
         yield f"{len(orders.given)} orders stand in ZooKeeper, for instance {orders.given[0]}"
 
 
-def _content(image: Image) -> Iterator[Occurrence]:
+def brokers_with_passwords(image: Image) -> list[str]:
+    """Whose dynamic configuration holds passwords, by name."""
+    return sorted(
+        key.name or "(all brokers)"
+        for key, config in image.configs.items()
+        if key.type == ConfigType.BROKER and any(map(is_password, config))
+    )
+
+
+def _content(image: Image, encodes: bool) -> Iterator[Occurrence]:
     """What stock stumbles on in each comparison, and what it cannot write without a secret."""
     odd = sorted(key for key in image.configs if key.type in WITHOUT_ZNODE)
     if odd:
         first = f"{WITHOUT_ZNODE[ConfigType(odd[0].type)]} {odd[0].name}"
         yield STOCK_CANNOT_MIRROR.found(count=len(odd), first=first)
-    secret = sorted(
-        key.name or "(all brokers)"
-        for key, config in image.configs.items()
-        if key.type == ConfigType.BROKER and any(map(is_password, config))
-    )
-    if secret:
+    secret = brokers_with_passwords(image)
+    if secret and not encodes:
         yield STOCK_NEEDS_SECRET.found(count=len(secret), first=secret[0])

@@ -9,6 +9,7 @@ Leaving the `with` block kills everything and frees the ports; the directory sta
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -84,6 +85,7 @@ class Laboratory:
         stdout: Path | None = None,
         kafka: Artifacts | None = None,
         behind: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> Process:
         """Start a Java process under `<directory>/<name>/`, where it leaves its temporary files too.
 
@@ -91,6 +93,7 @@ class Laboratory:
         stdout:  a file for standard output alone, when that is the product; the log then gets the rest.
         kafka:   another version than this laboratory's, for this process.
         behind:  what stands before the command of Java and becomes it, as a guard does.
+        environment: variables beside this process's own.
         """
         runs = kafka or self.artifacts
         home = self.directory / name
@@ -100,17 +103,33 @@ class Laboratory:
         flags = (*places, "-XX:-UsePerfData", *options)
         jvm = Jvm(heap_mb, self.fast_start, runs.archive, flags)
         command = [*behind, *java_command(runs.java, jvm, runs.class_path, main_class, *arguments)]
-        return self.processes.start(name, command, stdout=stdout)
+        variables = {**os.environ, **environment} if environment else None
+        return self.processes.start(name, command, stdout=stdout, environment=variables)
 
     def tool(
-        self, main_class: str, *arguments: str | Path, heap_mb: int = TOOL_HEAP_MB, kafka: Artifacts | None = None
+        self,
+        main_class: str,
+        *arguments: str | Path,
+        heap_mb: int = TOOL_HEAP_MB,
+        options: tuple[str, ...] = (),
+        kafka: Artifacts | None = None,
     ) -> str:
-        """Run one of Kafka's tools to its end and return what it printed. Raises Z2K-6007 when it fails."""
+        """Run one of Kafka's tools to its end and return what it printed. Raises Z2K-6007 when it fails.
+
+        options: further flags of its JVM.
+        """
         tool = main_class.rpartition(".")[2]
         name = f"tools/{next(self._tool_runs)}-{tool}"
         stdout = self.directory / name / "stdout"
         process = self.java(
-            name, main_class, *arguments, heap_mb=heap_mb, root_level="WARN", stdout=stdout, kafka=kafka
+            name,
+            main_class,
+            *arguments,
+            heap_mb=heap_mb,
+            options=options,
+            root_level="WARN",
+            stdout=stdout,
+            kafka=kafka,
         )
         if not process.wait_for_exit(TOOL_DEADLINE_S):
             process.kill()

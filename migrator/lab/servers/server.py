@@ -37,6 +37,8 @@ class Server(ABC):
         """Flags of its JVM, from the next start on."""
         self.behind: tuple[str, ...] = ()
         """What starts its JVM, from the next start on: a guard."""
+        self.environment: dict[str, str] = {}
+        """Variables of its JVM, beside those of this process, from the next start on."""
         self._process: Process | None = None
 
     @abstractmethod
@@ -84,6 +86,7 @@ class Server(ABC):
             levels=self.log_levels(),
             kafka=self.kafka,
             behind=self.behind,
+            environment=self.environment,
         )
 
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> float:

@@ -63,6 +63,7 @@ class Surroundings:
     """What all threads of one run share.
 
     name:     begins the names of clients, groups and transactional ids.
+    client:   how clients log in, as the library's keys.
     stopping: producers write no more.   written: nothing is outstanding any more.
     faults:   exceptions of callbacks, which have no caller; the main thread looks here.
     """
@@ -73,6 +74,7 @@ class Surroundings:
     topics: Topics
     ledger: LedgerWriter
     tally: Tally
+    client: Mapping[str, str] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)
     written: threading.Event = field(default_factory=threading.Event)
     faults: list[Exception] = field(default_factory=list)
@@ -83,6 +85,7 @@ class Surroundings:
 
     def client_settings(self, client: str) -> dict[str, Any]:
         return {
+            **self.client,
             "bootstrap.servers": self.bootstrap,
             "client.id": f"{self.name}-{client}",
             "reconnect.backoff.max.ms": 1000,  # the default, 10 s, would be felt half as long as a broker is stopped

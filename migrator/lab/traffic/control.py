@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -26,6 +26,7 @@ from migrator.lab.traffic.status import TrafficState, TrafficStatus
 
 LEDGER: Final = "ledger.jsonl"
 STATUS: Final = "status.json"
+CLIENT: Final = "client.json"
 COMMANDS: Final = "commands.jsonl"
 RATE: Final = 450.0
 """Records a second: 50,000 in under two minutes."""
@@ -37,6 +38,17 @@ COMMAND_DEADLINE_S: Final = 150.0
 STOP_DEADLINE_S: Final = 300.0
 """A record that is never answered ends its transaction after 130 s, and all of it is then sent again."""
 LOOK_EVERY_S: Final = 0.1
+
+
+def client_words(directory: Path, client: Mapping[str, str]) -> tuple[str, ...]:
+    """The words that name a file with these settings, which is made here: passwords are no arguments of a process."""
+    if not client:
+        return ()
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / CLIENT
+    file.touch(mode=0o600)
+    file.write_bytes(msgspec.json.encode(client))
+    return ("--client", str(file))
 
 
 class MarkCommand(msgspec.Struct, frozen=True, tag="mark", tag_field="command"):
@@ -85,14 +97,24 @@ class Traffic:
     """Running traffic, as its caller holds it. Its laboratory ends it at the latest.
 
     name: of the process and its directory, and the beginning of its groups and transactional ids.
+    client: how its clients log in, as librdkafka's keys.
     """
 
-    def __init__(self, laboratory: Laboratory, bootstrap: str, *, rate: float = RATE, name: str = "traffic") -> None:
+    def __init__(
+        self,
+        laboratory: Laboratory,
+        bootstrap: str,
+        *,
+        rate: float = RATE,
+        name: str = "traffic",
+        client: Mapping[str, str] | None = None,
+    ) -> None:
         self.laboratory = laboratory
         self.bootstrap = bootstrap
         self.rate = rate
         self.name = name
         self.directory = laboratory.directory / name
+        self._client = dict(client or {})
         self._process: Process | None = None
         self._accepted = 0
 
@@ -115,6 +137,7 @@ class Traffic:
             *(sys.executable, "-m", "migrator.lab.traffic.run", "run"),
             *("--bootstrap", self.bootstrap, "--dir", str(self.directory), "--name", self.name),
             *("--rate", str(self.rate), "--topics", ",".join(topics)),
+            *client_words(self.directory, self._client),
         ]
         self._process = self.laboratory.processes.start(self.name, command)
 

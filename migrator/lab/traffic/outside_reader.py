@@ -13,17 +13,22 @@ KIP-516 (topic ids on the disk).
 from __future__ import annotations
 
 import argparse
+import base64
+import hashlib
+import hmac
 import json
 import mmap
 import re
+import secrets
 import socket
+import ssl
 import struct
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -63,10 +68,14 @@ REPLICA: Final = re.compile(r"(.+)-(\d+)")
 METADATA_LOG: Final = "__cluster_metadata-0"
 COMPACTED: Final = ("__consumer_offsets", "__transaction_state")
 METADATA: Final = 3
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
 ALL_TOPICS: Final = -1
 TROUBLE: Final = (KafkaException, KazooException, KazooTimeoutError, OSError, ValueError, KeyError, struct.error)
 NOT_IN_A_TRANSACTION: Final = -1
 
+Client = Mapping[str, str]
+"""How brokers are reached, as librdkafka's keys: addresses, and the login where they want one."""
 Place = tuple[str, int]
 Content = tuple[bytes | None, bytes | None]
 """Key and value of a record."""
@@ -342,10 +351,10 @@ class Reading:
 
 
 def read_everything(
-    bootstrap: str, places: Collection[Place], isolation: str, deadline_s: float, saw: Callable[..., None]
+    client: Client, places: Collection[Place], isolation: str, deadline_s: float, saw: Callable[..., None]
 ) -> Reading:
     """Read partitions from their first record to their end: the last stable offset where only committed is read."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "outside-reader", "enable.auto.commit": False}
+    settings: dict[str, Any] = {**client, "group.id": "outside-reader", "enable.auto.commit": False}
     settings |= {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
     reading = Reading(dict.fromkeys(places, f"its end was not reached within {deadline_s:.0f} s"))
     until = time.monotonic() + deadline_s
@@ -412,7 +421,7 @@ def _batch_at(batches: Iterable[LogBatch], offset: int) -> LogBatch | None:
 
 
 def _look_at_repeats(
-    bootstrap: str, ledger: Ledger, repeats: Collection[Repeat], data_dirs: Iterable[Path], deadline_s: float
+    client: Client, ledger: Ledger, repeats: Collection[Repeat], data_dirs: Iterable[Path], deadline_s: float
 ) -> set[Repeat]:
     wanted = {(each.place, each.key, each.sequence) for each in repeats}
     copies: dict[tuple[Place, bytes, int], list[int]] = {}
@@ -423,7 +432,7 @@ def _look_at_repeats(
             copies.setdefault(((topic, partition), key, int(words[4])), []).append(offset)
 
     places = {each.place for each in repeats}
-    read_everything(bootstrap, places, "read_committed", deadline_s, saw)
+    read_everything(client, places, "read_committed", deadline_s, saw)
     directories = {place: [each / f"{place[0]}-{place[1]}" for each in data_dirs] for place in places}
     batches = {
         place: next((batches_of(each)[1] for each in some if each.is_dir()), []) for place, some in directories.items()
@@ -432,7 +441,7 @@ def _look_at_repeats(
 
 
 def check_records(
-    bootstrap: str,
+    client: Client,
     ledger: Ledger,
     tree: TreeReading,
     judge: RecordJudge,
@@ -444,7 +453,7 @@ def check_records(
     data_dirs: of brokers; where a record is there twice, its batches tell whether its client sent it again.
     """
     existing = tree.places_of(ledger.topics)
-    committed = read_everything(bootstrap, existing, "read_committed", deadline_s, judge.saw)
+    committed = read_everything(client, existing, "read_committed", deadline_s, judge.saw)
     hidden: Hidden = {}
     missing = judge.missing()
 
@@ -454,20 +463,17 @@ def check_records(
             hidden[topic, partition, promised_at] = offset, (key, value)
 
     if again := [place for place in missing if place in existing]:
-        read_everything(bootstrap, again, "read_uncommitted", deadline_s, saw)
+        read_everything(client, again, "read_uncommitted", deadline_s, saw)
     repeats = judge.repeats
-    sent_again = _look_at_repeats(bootstrap, ledger, repeats, data_dirs, deadline_s) if repeats and data_dirs else set()
+    sent_again = _look_at_repeats(client, ledger, repeats, data_dirs, deadline_s) if repeats and data_dirs else set()
     return judge.checks(committed, hidden, sent_again)
 
 
-def check_open_transactions(bootstrap: str, tree: TreeReading, ledger: Ledger) -> list[CheckLine]:
+def check_open_transactions(client: Client, tree: TreeReading, ledger: Ledger) -> list[CheckLine]:
     """Where a reader of committed records must stop is the end: a transaction that nobody ends hides all after it."""
     check = CheckLine("no transaction is left open")
     levels = ("read_committed", "read_uncommitted")
-    readers = [
-        Consumer({"bootstrap.servers": bootstrap, "group.id": "outside-reader", "isolation.level": level})
-        for level in levels
-    ]
+    readers = [Consumer({**client, "group.id": "outside-reader", "isolation.level": level}) for level in levels]
     try:
         for topic, partition in sorted(tree.places_of(ledger.topics)):
             place = TopicPartition(topic, partition)
@@ -482,11 +488,11 @@ def check_open_transactions(bootstrap: str, tree: TreeReading, ledger: Ledger) -
 # --- groups ---------------------------------------------------------------------------------------------------
 
 
-def check_groups(bootstrap: str, ledger: Ledger) -> list[CheckLine]:
+def check_groups(client: Client, ledger: Ledger) -> list[CheckLine]:
     check = CheckLine("committed group offsets")
     for group in sorted({group for group, _, _ in ledger.commits}):
         places = [TopicPartition(topic, number) for name, topic, number in ledger.commits if name == group]
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+        consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
         try:
             found = consumer.committed(places, timeout=ANSWER_S)
         finally:
@@ -553,9 +559,9 @@ def read_tree(zookeeper: KazooClient) -> TreeReading:
     return tree
 
 
-def read_tree_of_brokers(bootstrap: str) -> TreeReading:
+def read_tree_of_brokers(client: Client) -> TreeReading:
     """The same where there is no ZooKeeper any more: as whichever broker answers tells it."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(dict(client))
     told = admin.list_topics(timeout=ANSWER_S)
     tree = TreeReading(brokers={number: f"{each.host}:{each.port}" for number, each in told.brokers.items()})
     described = admin.describe_topics(TopicCollection(sorted(told.topics)), request_timeout=ANSWER_S)
@@ -579,7 +585,7 @@ def check_tree(tree: TreeReading, ledger: Ledger) -> list[CheckLine]:
     return [isr, topics]
 
 
-def check_brokers(tree: TreeReading) -> list[CheckLine]:
+def check_brokers(tree: TreeReading, client: Client) -> list[CheckLine]:
     """Each broker's own answer to Metadata, over a connection to nobody but it."""
     checks = []
     named = {broker for _, _, replicas in tree.places for broker in replicas}
@@ -590,7 +596,7 @@ def check_brokers(tree: TreeReading) -> list[CheckLine]:
             check.miss(f"broker {broker} is not registered in ZooKeeper")
             continue
         try:
-            told = _metadata_of(tree.brokers[broker])
+            told = _metadata_of(tree.brokers[broker], client)
         except TROUBLE as error:
             check.miss(f"broker {broker} at {tree.brokers[broker]}: {error}")
             continue
@@ -613,15 +619,61 @@ def judge_metadata(check: CheckLine, tree: TreeReading, told: Told) -> None:
         check.that(False, f"{topic}-{number} is told, and not in ZooKeeper")
 
 
-def _metadata_of(address: str) -> Told:
+def _metadata_of(address: str, client: Client) -> Told:
     """Ask one broker by hand: a client library would pass the question to whichever broker it likes."""
     host, _, port = address.rpartition(":")
-    request = struct.pack(">hhih14si", METADATA, 1, 1, 14, b"outside-reader", ALL_TOPICS)
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S) as broker:
-        broker.sendall(struct.pack(">i", len(request)) + request)
-        with broker.makefile("rb") as answers:
-            (length,) = struct.unpack(">i", answers.read(4))
-            return told_in(Words(answers.read(length)))
+    with ExitStack() as closing:
+        broker = socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S)
+        closing.enter_context(broker)
+        protocol = client.get("security.protocol", "PLAINTEXT")
+        if protocol.endswith("SSL"):
+            context = ssl.create_default_context(cafile=client.get("ssl.ca.location"))
+            broker = closing.enter_context(context.wrap_socket(broker, server_hostname=host.strip("[]")))
+        if protocol.startswith("SASL"):
+            log_in(lambda *question: _answered(broker, *question), client)
+        return told_in(_answered(broker, METADATA, 1, struct.pack(">i", ALL_TOPICS)))
+
+
+def _answered(broker: socket.socket, api: int, version: int, body: bytes) -> Words:
+    """One request with its header of version 1, and the answer."""
+    request = struct.pack(">hhih14s", api, version, 1, 14, b"outside-reader") + body
+    broker.sendall(struct.pack(">i", len(request)) + request)
+    with broker.makefile("rb") as answers:
+        (length,) = struct.unpack(">i", answers.read(4))
+        return Words(answers.read(length))
+
+
+def log_in(ask: Callable[[int, int, bytes], Words], client: Client) -> None:
+    """SASL by hand: PLAIN, or SCRAM as RFC 5802 has it. Raises PermissionError when the broker refuses."""
+    mechanism, user, password = (client[f"sasl.{key}"] for key in ("mechanism", "username", "password"))
+
+    def answered(api: int, version: int, body: bytes) -> Words:
+        answer = ask(api, version, body)
+        answer.number()  # its correlation id
+        if error := answer.number("h"):
+            raise PermissionError(f"the broker refuses the login of {user} by {mechanism} (error {error})")
+        return answer
+
+    def say(token: bytes) -> bytes:
+        answer = answered(SASL_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token)
+        answer.text()
+        return answer.block()
+
+    answered(SASL_HANDSHAKE, 1, struct.pack(">h", len(mechanism)) + mechanism.encode())
+
+    if mechanism == "PLAIN":
+        say(f"\0{user}\0{password}".encode())
+        return
+    algorithm = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+    first = f"n={user},r={secrets.token_hex(16)}"
+    said = say(f"n,,{first}".encode()).decode()
+    found = dict(part.split("=", 1) for part in said.split(","))
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(found["s"]), int(found["i"]))
+    key = hmac.digest(salted, b"Client Key", algorithm)
+    last = f"c=biws,r={found['r']}"
+    signed = hmac.digest(hashlib.new(algorithm, key).digest(), f"{first},{said},{last}".encode(), algorithm)
+    proof = base64.b64encode(bytes(one ^ other for one, other in zip(key, signed, strict=True))).decode()
+    say(f"{last},p={proof}".encode())
 
 
 class Words:
@@ -640,6 +692,11 @@ class Words:
         length = max(self.number("h"), 0)
         self._at += length
         return self._data[self._at - length : self._at].decode()
+
+    def block(self) -> bytes:
+        length = max(self.number(), 0)
+        self._at += length
+        return self._data[self._at - length : self._at]
 
     def numbers(self) -> list[int]:
         return [self.number() for _ in range(self.number())]
@@ -825,9 +882,10 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
     began = time.monotonic()
     recreated = dict(word.split("=", 1) for word in chosen.recreated)
     ledger = Ledger(chosen.ledger, chosen.deleted, recreated)
+    client = client_of(chosen)
     gone = {*chosen.deleted, *recreated}
     trees: list[TreeReading] = []
-    with tree_source(chosen) as read:
+    with tree_source(chosen, client) as read:
 
         def look() -> list[CheckLine]:
             return attempt("cluster", look_once)
@@ -835,7 +893,7 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
         def look_once() -> list[CheckLine]:
             tree = read()
             trees[:] = [tree]
-            return look_at_cluster(tree, ledger, chosen.data_dir, gone)
+            return look_at_cluster(tree, ledger, client, chosen.data_dir, gone)
 
         cluster, waited_for = settled(look, chosen.settle_s)
         tree = trees[0] if trees else read()
@@ -843,10 +901,10 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
     checks = [
         *attempt(
             "records",
-            lambda: check_records(chosen.bootstrap, ledger, tree, records, chosen.deadline_s, chosen.data_dir),
+            lambda: check_records(client, ledger, tree, records, chosen.deadline_s, chosen.data_dir),
         ),
-        *attempt("open transactions", lambda: check_open_transactions(chosen.bootstrap, tree, ledger), chosen.settle_s),
-        *attempt("groups", lambda: check_groups(chosen.bootstrap, ledger), chosen.settle_s),
+        *attempt("open transactions", lambda: check_open_transactions(client, tree, ledger), chosen.settle_s),
+        *attempt("groups", lambda: check_groups(client, ledger), chosen.settle_s),
         *cluster,
     ]
     return {
@@ -862,11 +920,16 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def client_of(chosen: argparse.Namespace) -> Client:
+    login = {} if chosen.client is None else json.loads(chosen.client.read_bytes())
+    return {**login, "bootstrap.servers": chosen.bootstrap}
+
+
 @contextmanager
-def tree_source(chosen: argparse.Namespace) -> Iterator[Callable[[], TreeReading]]:
+def tree_source(chosen: argparse.Namespace, client: Client) -> Iterator[Callable[[], TreeReading]]:
     """Where topics, replicas and leaders are read: in ZooKeeper, or without one from brokers."""
     if chosen.zookeeper is None:
-        yield lambda: read_tree_of_brokers(chosen.bootstrap)
+        yield lambda: read_tree_of_brokers(client)
         return
     zookeeper = KazooClient(hosts=chosen.zookeeper, timeout=ANSWER_S, read_only=True)
     zookeeper.start(timeout=CONNECT_S)
@@ -878,10 +941,10 @@ def tree_source(chosen: argparse.Namespace) -> Iterator[Callable[[], TreeReading
 
 
 def look_at_cluster(
-    tree: TreeReading, ledger: Ledger, data_dirs: Iterable[Path], gone: Collection[str]
+    tree: TreeReading, ledger: Ledger, client: Client, data_dirs: Iterable[Path], gone: Collection[str]
 ) -> list[CheckLine]:
     on_disk = attempt("directories", lambda: check_disks(tree, read_disks(data_dirs, tree, gone)))
-    return [*check_tree(tree, ledger), *check_brokers(tree), *on_disk]
+    return [*check_tree(tree, ledger), *check_brokers(tree, client), *on_disk]
 
 
 def as_text(report: Mapping[str, Any]) -> str:
@@ -909,6 +972,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bootstrap", required=True, help="host:port,...")
+    parser.add_argument("--client", type=Path, help="JSON file: how to log in to brokers, as librdkafka's keys")
     parser.add_argument("--zookeeper", help="host:port,... with the chroot; left out where there is none any more")
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--data-dir", type=Path, action="append", default=[], help="of a broker; once for each")

@@ -16,6 +16,7 @@ import msgspec
 
 from migrator.findings.laboratory import READER_FAILED
 from migrator.lab.cluster import LabCluster
+from migrator.lab.traffic.control import client_words
 
 READER: Final = Path(__file__).with_name("outside_reader.py")
 DEADLINE_S: Final = 400.0
@@ -69,6 +70,7 @@ def prove(
     name: str = "reader",
     without_zookeeper: bool = False,
     settle_s: float = SETTLE_S,
+    client: Mapping[str, str] | None = None,
 ) -> ReaderReport:
     """Let the outside reader look at everything. Raises Z2K-6016.
 
@@ -76,6 +78,7 @@ def prove(
     data_dirs: of the brokers, or copies of them; None means where the brokers have them.
     without_zookeeper: the cluster has none any more; brokers tell what there is.
     settle_s: how long the cluster may need to be whole; what is bad at its end is bad.
+    client: how the reader logs in to brokers, as librdkafka's keys.
     """
     laboratory = cluster.laboratory
     report = laboratory.directory / name / "report.json"
@@ -85,6 +88,7 @@ def prove(
         *(sys.executable, "-I", str(READER), "--json", "--settle-s", str(settle_s)),
         *("--bootstrap", cluster.bootstrap_servers, "--ledger", str(ledger)),
         *(() if without_zookeeper else ("--zookeeper", cluster.zookeeper_connect)),
+        *client_words(report.parent, client or {}),
         *(word for path in data_dirs for word in ("--data-dir", str(path))),
         *(word for topic in deleted for word in ("--deleted", topic)),
         *(word for topic, mark in (recreated or {}).items() for word in ("--recreated", f"{topic}={mark}")),

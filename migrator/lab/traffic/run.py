@@ -11,6 +11,7 @@ SIGTERM and Ctrl-C stop it like the command `stop`.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -68,13 +69,20 @@ TRANSACTIONAL_SHARE: Final = 0.25
 class Run:
     """One run: the threads, and the main loop that carries out commands and tells how it goes."""
 
-    def __init__(self, name: str, bootstrap: str, topics: Iterable[str], directory: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topics: Iterable[str],
+        directory: Path,
+        client: Mapping[str, str] | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         run = f"{time.time_ns() // 1_000_000:x}-{os.getpid():x}"
         self.ledger = LedgerWriter(directory / LEDGER)
         self.ledger.write(Began(FORMAT, run, VALUE_BYTES, now_us()))
         self.tally = Tally(run)
-        self.here = Surroundings(name, run, bootstrap, Topics(), self.ledger, self.tally)
+        self.here = Surroundings(name, run, bootstrap, Topics(), self.ledger, self.tally, client or {})
         self.wanted: set[str] = set()
         self.lanes: list[Lane] = []
         self.groups: list[GroupReader] = []
@@ -213,7 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if chosen.verb == "figures":
             return _figures(chosen)
-        run = Run(chosen.name, chosen.bootstrap, filter(None, chosen.topics.split(",")), chosen.dir)
+        client = None if chosen.client is None else json.loads(chosen.client.read_bytes())
+        run = Run(chosen.name, chosen.bootstrap, filter(None, chosen.topics.split(",")), chosen.dir, client)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: run.stop())
         run.go(chosen.rate, chosen.transactional_share)
@@ -246,6 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--topics", required=True, help="names with commas between; the topics exist")
     run.add_argument("--dir", type=Path, required=True, help="ledger, status and commands live here")
     run.add_argument("--name", default="traffic", help="begins the names of groups and transactional ids")
+    run.add_argument("--client", type=Path, help="JSON file with further settings of the client library")
     run.add_argument("--rate", type=float, default=RATE, help="records a second, all producers together")
     run.add_argument("--transactional-share", type=float, default=TRANSACTIONAL_SHARE, help="0 to 1 of the rate")
     figures = verbs.add_parser("figures", help="what clients felt between two moments, as JSON")

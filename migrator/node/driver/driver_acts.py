@@ -154,6 +154,7 @@ def dual_write_acts(driver: DriverNode) -> DualWriteActs:
         hooks=driver.hooks,
         mirroring=driver.mirroring,
         propagator=driver.propagator,
+        passwords=driver.passwords,
         operations=driver.operations,
         events=driver.events,
         now_ms=driver.now_ms,

@@ -42,6 +42,7 @@ from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import missing_places, read_registrations
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import ZkSession
 
 NOT_FOLLOWING_EVERY_MS = 5_000
@@ -51,7 +52,7 @@ ODD_REGISTRATIONS = "odd registrations"
 
 @dataclass(kw_only=True)
 class DualWriteActs:
-    """The act of one driver."""
+    """The act of one driver. passwords: with which brokers' passwords are written; None without their secret."""
 
     now: DriverView
     progress: ActReporter
@@ -60,6 +61,7 @@ class DualWriteActs:
     hooks: Hooks
     mirroring: Mirroring
     propagator: Propagator
+    passwords: PasswordEncoder | None
     operations: DriverOperations
     events: EventQueue
     now_ms: Callable[[], int]
@@ -145,7 +147,8 @@ class DualWriteActs:
         found = None
         try:
             observed = await asyncio.to_thread(read_claim, self.session)
-            found = await asyncio.to_thread(against_stock, image, observed, claim, orders)
+            look = partial(against_stock, encodes=self.passwords is not None)
+            found = await asyncio.to_thread(look, image, observed, claim, orders)
         except FindingError:
             return  # `_look_for` names it
         finally:

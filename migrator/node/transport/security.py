@@ -7,7 +7,8 @@ values that came from config providers (config/providers.py): their keys arrive 
 Errors: Z2K-3021 for TLS and Z2K-3022 for SASL that cannot be honoured, by the name of the key and never with its value.
 Source: Kafka 3.9 `ChannelBuilders`, `JaasContext.loadServerContext`, `DefaultSslEngineFactory`, `SslConfigs`. A login
 comes from `listener.name.<listener>.<mechanism>.sasl.jaas.config` alone, for this side and for the other: stock uses
-the listener's server login for its own connections as well.
+the listener's server login for its own connections as well. `KafkaConfig.validateValues`: the mechanism between brokers
+is one of those that are enabled on their listener, also in the file of a controller, which has no such listener.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ LOGIN_MODULES: Final = {
 }
 BETWEEN_VOTERS: Final = "sasl.mechanism.controller.protocol"
 TO_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
+ENABLED: Final = "sasl.enabled.mechanisms"
 FAILURE_DELAY_MS: Final = 100
 
 _TLS_REFUSED: Final = {
@@ -275,6 +277,10 @@ class _Reader:
         mechanism = None
         if asks_by is not None:
             mechanism = self._known(asks_by, self._given.get(asks_by, "") or "GSSAPI")
+            if asks_by == TO_BROKERS and mechanism not in self._enabled_names():
+                key = f"{self._prefix}{ENABLED}"
+                reason = f"stock does not start with it: {mechanism} is not enabled. Set {key}={mechanism}"
+                self._refuse_sasl(asks_by, reason)
             if asks_by == BETWEEN_VOTERS and mechanism in SCRAM_HASHES:
                 self._refuse_sasl(asks_by, "voters that start have no leader, so no log, so no credentials; use PLAIN")
         logins = {each: self._login(each) for each in dict.fromkeys((*enabled, *([mechanism] if mechanism else [])))}
@@ -283,13 +289,15 @@ class _Reader:
         return SaslSettings(enabled, mechanism, logins)
 
     def _enabled(self) -> tuple[str, ...]:
-        key = "sasl.enabled.mechanisms"
-        names = [each.strip() for each in (self._value(key) or "GSSAPI").split(",") if each.strip()]
+        key, names = ENABLED, self._enabled_names()
         reauthentication = "connections.max.reauth.ms"
         for name in (reauthentication, *(f"{each.lower()}.{reauthentication}" for each in names)):
             if self._value(name, "0") != "0":
                 self._refuse_sasl(self._key(name), "sessions do not end here; set it to 0 for this listener")
         return tuple(self._known(self._key(key), each) for each in dict.fromkeys(names))
+
+    def _enabled_names(self) -> list[str]:
+        return [each.strip() for each in (self._value(ENABLED) or "GSSAPI").split(",") if each.strip()]
 
     def _known(self, key: str, mechanism: str) -> str:
         if mechanism not in MECHANISMS:

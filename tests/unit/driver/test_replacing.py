@@ -33,7 +33,8 @@ def with_config(type_: int, name: str, key: str) -> Image:
 
 
 def codes(image: Image, observed: ClaimObservation = OBSERVED, orders: Orders = NO_ORDERS, **more: bool) -> list[str]:
-    found = against_stock(image, observed, CLAIM, orders, transaction_open=more.get("transaction_open", False))
+    transaction_open, encodes = more.get("transaction_open", False), more.get("encodes", False)
+    found = against_stock(image, observed, CLAIM, orders, encodes=encodes, transaction_open=transaction_open)
     return [each.code for each in found]
 
 
@@ -47,7 +48,9 @@ def test_configuration_without_a_znode_keeps_stock_out(type_: ConfigType, name: 
 
 
 def test_passwords_need_the_secret_in_the_files_of_stock() -> None:
-    assert codes(with_config(ConfigType.BROKER, "1", "listener.name.x.ssl.keystore.password")) == ["Z2K-2073"]
+    with_password = with_config(ConfigType.BROKER, "1", "listener.name.x.ssl.keystore.password")
+    assert codes(with_password) == ["Z2K-2073"]
+    assert codes(with_password, encodes=True) == [], "stock's file is made of the file that has the secret"
     assert codes(with_config(ConfigType.BROKER, "1", "log.cleaner.threads")) == []
 
 

@@ -150,6 +150,27 @@ def test_stock_needs_the_secret_of_the_encoded_passwords() -> None:
     assert not render("controller", with_secret, FileKind.STOCK, wanted).findings
 
 
+@pytest.mark.parametrize("kind", [FileKind.STOCK, FileKind.FINALIZED])
+@pytest.mark.parametrize(
+    ("more", "blocked"),
+    [
+        (b"sasl.enabled.mechanisms=PLAIN\n", True),
+        (b"sasl.enabled.mechanisms=PLAIN, SCRAM-SHA-512\n", False),
+        (b"sasl.enabled.mechanisms=PLAIN\nlistener.name.inside.sasl.enabled.mechanisms=SCRAM-SHA-512\n", False),
+        (b"sasl.enabled.mechanisms=${file:/etc/kafka/values:enabled}\n", False),
+    ],
+)
+def test_stock_needs_the_mechanism_between_brokers_among_the_enabled_ones(
+    kind: FileKind, more: bytes, blocked: bool
+) -> None:
+    """A controller of ours takes it without; stock ends at its start, when ours is stopped already."""
+    login = b"inter.broker.listener.name=INSIDE\nlistener.security.protocol.map=CONTROLLER:SASL_SSL,INSIDE:SASL_SSL\n"
+    login += b"sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512\n"
+    rendered = render("controller", a_file(OURS + login + more), kind, OF_CONTROLLER)
+    assert rendered.blocked == blocked
+    assert codes(rendered) == ({"Z2K-7032"} if blocked else set())
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "wanted", "key"),
     [

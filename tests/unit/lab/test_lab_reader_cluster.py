@@ -26,10 +26,12 @@ from migrator.lab.traffic.outside_reader import (
     check_tree,
     exit_code,
     judge_metadata,
+    log_in,
     read_disks,
     settled,
     told_in,
 )
+from migrator.node.transport.sasl import PLAIN, PlainServer, SaslRefused, ScramServer, ServerSide, scram_credential
 
 TOPIC_ID = "uSEdg0BMS6SIL_zmI6lbpQ"
 NO_PRODUCER = (-1, -1)
@@ -206,6 +208,34 @@ def test_a_metadata_answer_is_read_word_by_word() -> None:
     assert told_in(Words(answer)) == {("a", 3): (1, [1, 0], [1])}
     with pytest.raises(struct.error):
         told_in(Words(answer[:-1]))
+
+
+@pytest.mark.parametrize("mechanism", [PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_the_reader_logs_in_by_hand_and_says_when_it_is_refused(mechanism: str) -> None:
+    """Against the product's own server side, which is written by the same documents and shares no line with it."""
+    kept = None if mechanism == PLAIN else scram_credential(mechanism, "s3cret", b"salt", 4_096)
+
+    def login(password: str) -> ServerSide:
+        side: ServerSide = PlainServer({"reader": "s3cret"})
+        if kept is not None:
+            side = ScramServer(mechanism, lambda _, user: kept if user == "reader" else None, "of-the-server")
+
+        def ask(api: int, version: int, body: bytes) -> Words:
+            if api == outside_reader.SASL_HANDSHAKE:
+                assert body[2:] == mechanism.encode()
+                return Words(struct.pack(">ihi", 1, 0, 0))
+            try:
+                token = side.answer(body[4:])
+            except SaslRefused:
+                return Words(struct.pack(">ihhi", 1, 58, -1, 0))
+            return Words(struct.pack(">ihhi", 1, 0, -1, len(token)) + token)
+
+        log_in(ask, {"sasl.mechanism": mechanism, "sasl.username": "reader", "sasl.password": password})
+        return side
+
+    assert login("s3cret").user == "reader"
+    with pytest.raises(PermissionError, match="refuses the login of reader"):
+        login("wr0ng")
 
 
 # --- patience and trouble -------------------------------------------------------------------------------------

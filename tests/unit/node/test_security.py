@@ -99,6 +99,7 @@ def test_the_listener_of_the_brokers_is_read_when_they_are_told_things() -> None
     inside: dict[str, str | None] = {
         "inter__broker__listener__name": "INSIDE",
         "sasl__mechanism__inter__broker__protocol": "SCRAM-SHA-512",
+        "listener__name__inside__sasl__enabled__mechanisms": "SCRAM-SHA-512",
         "listener__name__inside__scram-sha-512__sasl__jaas__config": f'{SCRAM} username="c" password="s3cret";',
     }
     assert "INSIDE" not in a_config(**inside).security
@@ -106,6 +107,10 @@ def test_the_listener_of_the_brokers_is_read_when_they_are_told_things() -> None
     found = config.security["INSIDE"].sasl
     assert found is not None
     assert (found.enabled, found.mechanism, found.logins["SCRAM-SHA-512"].user) == ((), "SCRAM-SHA-512", "c")
+    migrating = {"zookeeper__metadata__migration__enable": "true", "zookeeper__connect": "z:1"}
+    code, key, reason = refused(**migrating, **inside | {"listener__name__inside__sasl__enabled__mechanisms": None})
+    assert (code, key) == ("Z2K-3022", "sasl.mechanism.inter.broker.protocol")
+    assert "Set listener.name.inside.sasl.enabled.mechanisms=SCRAM-SHA-512" in reason, "stock refuses such a file"
 
 
 def refused(**changes: str | None) -> tuple[str, str, str]:

@@ -17,7 +17,9 @@ from migrator.fleet.files import Present, checksum_of
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory, Node, Waiver, parse_inventory
 from migrator.fleet.render import FileKind
-from migrator.model.image import EMPTY
+from migrator.model.draft import Draft
+from migrator.model.image import EMPTY, Position
+from migrator.model.values import ConfigKey, ConfigType
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
@@ -172,6 +174,23 @@ controllers:
   - {id: 3000, host: c1, properties: /etc/kafka.properties, log_dirs: [/data]}
   - {id: 3001, host: c2, properties: /etc/kafka.properties, log_dirs: [/data]}
 """
+
+
+def test_a_password_that_the_log_has_wants_the_secret_in_a_stock_file_whatever_the_inventory_says(
+    tmp_path: Path,
+) -> None:
+    ours = b"process.roles=controller\nnode.id=3000\ncontroller.quorum.voters=3000@c:9093,3001@d:9093\n"
+    ours += b"zookeeper.connect=zk:2181\nzk2kraft.gates=pause\n"
+    node = a_node(Host({"/etc/kafka.properties": ours}), CONTROLLERS, 3000)
+    fleet = Fleet(an_inventory_file(), (node,), "")
+    world = World(tmp_path)
+    rolling = Roller(world.store, None, None, None, world.settings)  # type: ignore[arg-type]
+    assert rolling._prepare(world.snapshot, Roll.STOCK, fleet, node, EMPTY)["kind"] == "stock"
+    draft = Draft(EMPTY)
+    draft.set_config(ConfigKey(ConfigType.BROKER, "1"), "listener.name.x.ssl.keystore.password", "s3cret")
+    with pytest.raises(FindingError, match=r"password\.encoder\.secret") as refused:
+        rolling._prepare(world.snapshot, Roll.STOCK, fleet, node, draft.finish(Position(1, 1001)).after)
+    assert "s3cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("written_before", [False, True])

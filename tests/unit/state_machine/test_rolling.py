@@ -7,6 +7,7 @@ cluster's registrations is told to the service by the fake log.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -303,12 +304,40 @@ def test_a_broker_that_ends_after_its_start_stops_the_roll_until_somebody_resume
         await world.turn(5)
         assert "Z2K-4204" in codes(world)
         assert world.acts == ["stop 0", "start 0"]
-        world.hosts.state(0, "running")
         await world.run_operation("RESUME", who="Ada", reason="its disk is mended")
         await world.until(lambda: world.rolled)
 
     asyncio.run(story())
     assert world.journal[0].cause == ""
+    assert world.acts[:3] == ["stop 0", "start 0", "start 0"]
+
+
+@pytest.mark.parametrize("still_kraft", [True, False])
+def test_a_file_that_was_corrected_after_a_failed_start_is_taken_over_if_it_is_still_of_its_kind(
+    world: Rolling, still_kraft: bool
+) -> None:
+    """Kafka names in its log what is wrong with the file; the way back knows the file of before as well as ever."""
+
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STARTED")
+        world.hosts.state(0, "stopped")
+        await world.until(lambda: world.step(0) == "FAILED")
+        before, file = world.journal[0], world.hosts.file(0)
+        more = "listener.name.inside.sasl.enabled.mechanisms=PLAIN\n" if still_kraft else "zookeeper.connect=zk:2181\n"
+        file.write_text(file.read_text() + more)
+        await world.run_operation("RESUME", who="Ada", reason="its file is corrected")
+        if not still_kraft:
+            await world.until(lambda: world.step(0) == "FAILED")
+            assert "no kraft file any more (zookeeper.connect)" in world.journal[0].cause
+            return
+        await world.until(lambda: world.rolled)
+        row = world.journal[0]
+        assert row.checksum == hashlib.sha256(file.read_bytes()).hexdigest() != before.checksum
+        assert row.rendered_from == before.rendered_from
+        assert "is taken over" in row.detail
+
+    asyncio.run(story())
 
 
 def test_a_failed_broker_goes_back_alone_and_rolls_again_when_somebody_resumes(world: Rolling) -> None:
