@@ -256,7 +256,7 @@ class EstateStage(RoadStage):
             client=self.estate.client("traffic"),
             settings={"backup_key": f"file:{self.estate.file_of('backups')}"},
         )
-        self.service.environment = self.estate.environment
+        self.service.environment |= self.estate.environment
         self.dynamic = self.estate.make_store("dynamic", "JKS")
 
     def start_cluster(self) -> list[OurController]:
