@@ -27,6 +27,8 @@ from migrator.lab.servers.processes import STOP_DEADLINE_S, Process
 from migrator.lab.servers.server import READY_DEADLINE_S
 
 TIMEOUT_S: Final = 60.0
+KEPT_OPEN_S: Final = 1.0
+"""The server closes a connection that was idle for 5 s; one that we use in that moment would be reset."""
 POLL_EVERY_S: Final = 0.1
 PHASE_DEADLINE_S: Final = 180.0
 INSPECTION_DEADLINE_S: Final = 960.0
@@ -58,7 +60,8 @@ class LabService:
         self._settings = settings
         self._port = laboratory.ports.reserve()
         self._process: Process | None = None
-        self._http = httpx.Client(timeout=TIMEOUT_S, trust_env=False)
+        limits = httpx.Limits(keepalive_expiry=KEPT_OPEN_S)
+        self._http = httpx.Client(timeout=TIMEOUT_S, trust_env=False, limits=limits)
         self._rows_seen: dict[int, int] = {}
         laboratory.on_close.callback(self._http.close)
 
