@@ -9,6 +9,7 @@ Source: Kafka 3.9 `MetadataVersion`. A broker's `inter.broker.protocol.version` 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 LEVELS: Final = {
@@ -34,6 +35,7 @@ LATEST: Final = 21
 """The highest that we write; a stock 3.9 controller dies on a higher one."""
 
 
+@lru_cache(maxsize=64)
 def level_of_release(release: str) -> int:
     """ "3.9", "3.9.2" and "3.9-IV0" all mean level 21: the highest level of that release, or that level by name.
 
