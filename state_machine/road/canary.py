@@ -31,6 +31,8 @@ TOPIC_S: Final = 15.0
 AGAIN_S: Final = 5.0
 CLIENT_LIFE_S: Final = 300.0
 REPLICAS_MAX: Final = 3
+ANSWERS_S: Final = 5.0
+"""Beyond the longest time that a record may wait, after which its client itself answers for it."""
 VALUE: Final = b"zk2kraft canary"
 
 
@@ -81,7 +83,11 @@ class CanaryTraffic:
             try:
                 client = self._make()
                 self._problem = ""
-                self._traffic(client)
+                try:
+                    self._traffic(client)
+                finally:  # nobody answers for a client that is gone
+                    with self._lock:
+                        self._budget.client_ended(time.monotonic())
             except (FindingError, KafkaException, OSError, BufferError) as error:
                 self._problem = words_of(error)
                 log.warning("canary.trouble", reason=self._problem)
@@ -100,7 +106,9 @@ class CanaryTraffic:
             until = time.monotonic() + 1.0 / self.spec.records_per_s
             while (left := until - time.monotonic()) > 0 and not self._stop.is_set():
                 client.poll(min(left, 0.1))
-        client.flush(2.0)
+        ends = time.monotonic() + self.spec.stall_s + ANSWERS_S
+        while client.flush(1.0) and not self._stop.is_set() and time.monotonic() < ends:
+            pass
 
     def _send(self, client: CanaryClient, partition: int) -> None:
         number = next(self._numbers)

@@ -61,6 +61,11 @@ class CanaryBudget:
         if not error:
             self._heard.add(partition)
 
+    def client_ended(self, now: float) -> None:
+        """What its client left unanswered counts as failed; otherwise it would be waited for as long as this runs."""
+        for number in list(self._waiting):
+            self.answered(number, 0, now, "its client ended before it was answered")
+
     def figures(self, now: float, at: float) -> CanaryFigures:
         """at: the wall time of it."""
         while self._answers and now - self._answers[0][0] > WINDOW_S:
