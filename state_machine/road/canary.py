@@ -30,8 +30,9 @@ log = structlog.get_logger()
 TOPIC_S: Final = 15.0
 AGAIN_S: Final = 5.0
 CLIENT_LIFE_S: Final = 300.0
-FLUSH_MORE_S: Final = 5.0
 REPLICAS_MAX: Final = 3
+ANSWERS_S: Final = 5.0
+"""Beyond the longest time that a record may wait, after which its client itself answers for it."""
 VALUE: Final = b"zk2kraft canary"
 
 
@@ -82,7 +83,11 @@ class CanaryTraffic:
             try:
                 client = self._make()
                 self._problem = ""
-                self._traffic(client)
+                try:
+                    self._traffic(client)
+                finally:  # nobody answers for a client that is gone
+                    with self._lock:
+                        self._budget.client_ended(time.monotonic())
             except (FindingError, KafkaException, OSError, BufferError) as error:
                 self._problem = words_of(error)
                 log.warning("canary.trouble", reason=self._problem)
@@ -92,22 +97,18 @@ class CanaryTraffic:
             self._stop.wait(AGAIN_S if self._problem else 0.0)
 
     def _traffic(self, client: CanaryClient) -> None:
-        """For the life of one client, which answers every record within `stall_s`: what it has not answered when it
-        goes, nobody will.
-        """
+        """For the life of one client."""
         ends = time.monotonic() + CLIENT_LIFE_S
-        try:
-            while not self._stop.is_set() and time.monotonic() < ends:
-                for partition in range(self._partitions):
-                    self._send(client, partition)
-                client.poll(0)
-                until = time.monotonic() + 1.0 / self.spec.records_per_s
-                while (left := until - time.monotonic()) > 0 and not self._stop.is_set():
-                    client.poll(min(left, 0.1))
-            client.flush(0.0 if self._stop.is_set() else self.spec.stall_s + FLUSH_MORE_S)
-        finally:
-            with self._lock:
-                self._budget.give_up(time.monotonic())
+        while not self._stop.is_set() and time.monotonic() < ends:
+            for partition in range(self._partitions):
+                self._send(client, partition)
+            client.poll(0)
+            until = time.monotonic() + 1.0 / self.spec.records_per_s
+            while (left := until - time.monotonic()) > 0 and not self._stop.is_set():
+                client.poll(min(left, 0.1))
+        ends = time.monotonic() + self.spec.stall_s + ANSWERS_S
+        while client.flush(1.0) and not self._stop.is_set() and time.monotonic() < ends:
+            pass
 
     def _send(self, client: CanaryClient, partition: int) -> None:
         number = next(self._numbers)

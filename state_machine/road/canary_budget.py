@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 WINDOW_S: Final = 600.0
-NEVER_ANSWERED: Final = "the client was replaced and had not answered"
 ANSWERS_MAX: Final = 100_000
 """Ten minutes of the highest rate at three brokers would be more; then the window is shorter."""
 
@@ -62,14 +61,10 @@ class CanaryBudget:
         if not error:
             self._heard.add(partition)
 
-    def give_up(self, now: float) -> None:
-        """The client goes; what it has not answered has failed, and waits no longer."""
-        for began in self._waiting.values():
-            self._answers.append((now, now - began, False))
-        self.answered_ever += len(self._waiting)
-        self.failed_ever += len(self._waiting)
-        self._last_error = NEVER_ANSWERED if self._waiting else self._last_error
-        self._waiting.clear()
+    def client_ended(self, now: float) -> None:
+        """What its client left unanswered counts as failed; otherwise it would be waited for as long as this runs."""
+        for number in list(self._waiting):
+            self.answered(number, 0, now, "its client ended before it was answered")
 
     def figures(self, now: float, at: float) -> CanaryFigures:
         """at: the wall time of it."""
