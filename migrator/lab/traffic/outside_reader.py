@@ -779,16 +779,14 @@ def read_disks(data_dirs: Iterable[Path], tree: TreeReading, gone: Collection[st
             place = (name[1], int(name[2])) if name else ("", 0)
             if broker in tree.replicas.get(place[0], {}).get(place[1], []):
                 disks.replicas[broker, *place] = directory
-            elif not _is_left_of(directory.name, gone):
+            elif not _waits_for_deletion(directory.name, gone):
                 disks.other.append(f"broker {broker}: {directory.name}")
     return disks
 
 
-def _is_left_of(name: str, gone: Collection[str]) -> bool:
-    """Whether a directory is what is left of a deleted topic: `<topic>-<partition>.<unique>-delete`, or `-stray` on a
-    broker that was away when it was deleted, which moves the log aside and keeps it (Kafka 3.9 `LogManager`).
-    """
-    return name.endswith(("-delete", "-stray")) and name.rpartition(".")[0].rpartition("-")[0] in gone
+def _waits_for_deletion(name: str, gone: Collection[str]) -> bool:
+    """Whether a directory is what is left of a deleted topic: `<topic>-<partition>.<unique>-delete`."""
+    return name.endswith("-delete") and name.rpartition(".")[0].rpartition("-")[0] in gone
 
 
 def check_disks(tree: TreeReading, disks: LogDirectories) -> list[CheckLine]:
