@@ -129,6 +129,7 @@ class HandMade:
             "listener.name.controller.plain.sasl.jaas.config": login(PLAIN_MODULE, "controller", *users),
             "inter.broker.listener.name": "BROKER",
             "sasl.mechanism.inter.broker.protocol": SCRAM,
+            "listener.name.broker.sasl.enabled.mechanisms": SCRAM,
             "listener.name.broker.scram-sha-256.sasl.jaas.config": login(SCRAM_MODULE, "migrator"),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:broker;User:controller",
