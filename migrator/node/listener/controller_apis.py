@@ -60,6 +60,8 @@ from migrator.wire.schema import Message, declaration_of
 
 log = structlog.get_logger()
 
+NAMED_MAX: Final = 100
+"""Brokers that are named as too old: who fetches is not authorized yet, and may claim any id."""
 KAFKA_CLIENT: Final = "apache-kafka-java"
 """How brokers name themselves in ApiVersions, with their release."""
 
@@ -132,7 +134,7 @@ class ControllerApis:
         if highest >= (level or LATEST):
             refused.pop(broker, None)
             return False
-        if level is not None and broker not in refused:
+        if level is not None and broker not in refused and len(refused) < NAMED_MAX:
             found = RELEASE_TOO_OLD.found(broker=broker, release=caller.release, level=level_name(level))
             log.warning("fetch.refused", code=found.code, reason=found.text)
             refused[broker] = found

@@ -70,6 +70,13 @@ def test_a_broker_that_knows_the_level_reads(release: str, level: int) -> None:
     assert contacts.too_old == {}
 
 
+def test_ids_that_anybody_may_claim_are_refused_and_not_all_kept() -> None:
+    apis, contacts = some_apis(21)
+    for broker in range(100, 350):
+        assert asked(apis, "3.6.2", FetchRequest(replica_id=broker)).error_code == Error.BROKER_NOT_AVAILABLE
+    assert len(contacts.too_old) == 100
+
+
 def test_before_its_own_log_is_read_a_controller_names_nobody() -> None:
     apis, contacts = some_apis(None)
     assert asked(apis, "3.6.2", FetchRequest(replica_id=BROKER)).error_code == Error.BROKER_NOT_AVAILABLE
