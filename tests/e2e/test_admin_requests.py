@@ -141,22 +141,33 @@ def leaders(cluster: LabCluster, topic: str, partitions: int) -> list[int]:
     return [-1 if state is None else int(state["leader"]) for state in states]
 
 
-def consumed(cluster: LabCluster, topic: str, partitions: int) -> list[str]:
-    """Every record from the first to the end."""
+def ends_of(cluster: LabCluster, partitions: Sequence[TopicPartition]) -> dict[int, int]:
+    """Where each partition ends, asked by a new client: one that has heard of no leader asks nobody for one until its
+    metadata is old (librdkafka 2.16, `rd_kafka_query_watermark_offsets`). Raises KafkaException.
+    """
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "everything"})
     try:
-        wanted = [TopicPartition(topic, number, 0) for number in range(partitions)]
-        ends: dict[int, int] = {}
+        return {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions}
+    finally:
+        consumer.close()
 
-        def why_not() -> str | None:
-            """Clients hear a moment later than ZooKeeper who leads."""
-            try:
-                ends.update({each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in wanted})
-            except KafkaException as error:
-                return str(error)
-            return None
 
-        wait_for(why_not, f"the leaders of {topic} answer")
+def consumed(cluster: LabCluster, topic: str, partitions: int) -> list[str]:
+    """Every record from the first to the end."""
+    wanted = [TopicPartition(topic, number, 0) for number in range(partitions)]
+    ends: dict[int, int] = {}
+
+    def why_not() -> str | None:
+        """Clients hear a moment later than ZooKeeper who leads."""
+        try:
+            ends.update(ends_of(cluster, wanted))
+        except KafkaException as error:
+            return str(error)
+        return None
+
+    wait_for(why_not, f"the leaders of {topic} answer")
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "everything"})
+    try:
         consumer.assign(wanted)
         found: list[str] = []
         for _ in range(sum(ends.values())):
