@@ -41,6 +41,10 @@ reader looks for it in the whole partition."""
 
 NEVER_TAKEN: Final = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 """The client knows no such partition, now; a record to a topic that is unknown later fails like any other."""
+ASKS_AGAIN_FOR_S: Final = 60.0
+"""A broker that starts in ZooKeeper mode answers before it has heard of any topic, on a busy machine for seconds; what
+librdkafka then refuses, Kafka's own client keeps as long as its `max.block.ms`."""
+ASKS_AGAIN_EVERY_S: Final = 0.1
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +146,10 @@ class ProducerClient:
         return self._returns != self._here.topics.returns
 
     def send(self, record: Record, answered: Callable[[DeliveryReport], None]) -> None:
-        """Hand a record over; `answered` is called once, from another thread, or here when it is refused at once."""
+        """Hand a record over; `answered` is called once, from another thread, or here when it is refused.
+
+        Waits while the client knows no such partition; that time counts as the record's.
+        """
         sent_us = now_us()
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -155,19 +162,30 @@ class ProducerClient:
                     self._here.tally.error(OFFSET_UNTOLD)
                 answered(DeliveryReport(record, sent_us, at_us, UNTOLD if offset is None else offset))
 
+        known_by_s = time.monotonic() + ASKS_AGAIN_FOR_S
+        while (error := self._handed_over(record, on_delivery)) is not None:
+            is_known_later = error in NEVER_TAKEN and self._is_wanted(record) and time.monotonic() < known_by_s
+            if not is_known_later:
+                refused = error == QUEUE_FULL or error in NEVER_TAKEN
+                answered(DeliveryReport(record, sent_us, now_us(), error=error, refused=refused))
+                return
+            self._here.tally.error(error)
+            time.sleep(ASKS_AGAIN_EVERY_S)
+
+    def _handed_over(self, record: Record, on_delivery: Callable[[KafkaError | None, Message], None]) -> str | None:
+        """The name of the error when the client library did not take the record."""
+        value = value_of(self._here.run, record)
         try:
-            self.producer.produce(
-                record.topic,
-                value_of(self._here.run, record),
-                record.key,
-                partition=record.partition,
-                on_delivery=on_delivery,
-            )
+            self.producer.produce(record.topic, value, record.key, partition=record.partition, on_delivery=on_delivery)
         except BufferError:
-            answered(DeliveryReport(record, sent_us, now_us(), error=QUEUE_FULL, refused=True))
+            return QUEUE_FULL
         except KafkaException as error:
-            name = error.args[0].name()
-            answered(DeliveryReport(record, sent_us, now_us(), error=name, refused=name in NEVER_TAKEN))
+            return str(error.args[0].name())
+        return None
+
+    def _is_wanted(self, record: Record) -> bool:
+        """Whether its topic is written to still, and this client will know when it is there."""
+        return record.topic in self._here.topics.counts and not self.is_outdated
 
     def partition_counts(self) -> dict[str, int]:
         """Topic to number of partitions, as this client sees them from now on; empty when no broker answers."""

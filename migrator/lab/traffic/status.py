@@ -69,7 +69,7 @@ class TrafficStatus(msgspec.Struct, frozen=True):
     settling:          topics that were dropped and still have records under way.
     acknowledged:      records that count: acknowledged, and if in a transaction, committed.
     lost:              records given up after the client library had taken them.
-    refused:           records that it did not take: it knew no such partition, or its queue was full.
+    refused:           records that it did not take: it knew no such partition for a minute, or its queue was full.
     to_deleted:        records lost or refused whose topic was dropped; they are in neither of the two. One
                        that an aborted transaction took back is none of these.
     outstanding:       records handed over and not yet answered, or in a transaction that has not ended.

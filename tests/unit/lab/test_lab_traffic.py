@@ -523,3 +523,59 @@ def test_a_commit_that_was_never_answered_is_of_unknown_end_and_not_sent_again(t
     assert calls == ["init", "begin", "commit", "close", "init", "close"]
     assert outcomes(entries) == [TransactionOutcome.UNKNOWN]
     assert (status.acknowledged, status.outstanding, status.transactions.unknown) == (0, 0, 1)
+
+
+class ForgetfulProducer:
+    """As librdkafka behaves (2.16, seen) while a broker that starts says that topics do not exist."""
+
+    def __init__(self, refusals: int) -> None:
+        self._refusals = refusals
+        self.taken: list[bytes] = []
+
+    def __len__(self) -> int:
+        return 0
+
+    def poll(self, seconds: float) -> int:
+        time.sleep(min(seconds, 0.01))
+        return 0
+
+    def flush(self, _: float) -> int:
+        return 0
+
+    def produce(self, _: str, value: bytes, *__: Any, **___: Any) -> None:
+        if self._refusals:
+            self._refusals -= 1
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC, "planned"))
+        self.taken.append(value)
+
+
+@pytest.mark.parametrize(("topics", "taken"), [({"orders": 1}, 1), ({}, 0)])
+def test_a_record_that_a_client_does_not_take_is_handed_over_again_while_its_topic_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: dict[str, int], taken: int
+) -> None:
+    producer = ForgetfulProducer(refusals=3)
+    monkeypatch.setattr(traffic_clients, "Producer", lambda _: producer)
+    monkeypatch.setattr(traffic_clients, "ASKS_AGAIN_EVERY_S", 0.0)
+    here = Surroundings("traffic", "run-1", "", Topics(), LedgerWriter(tmp_path / "ledger"), Tally("run-1"))
+    here.topics.counts = topics
+    client = ProducerClient("plain", here)
+    answers: list[DeliveryReport] = []
+    client.send(Record("orders", 0, "plain-0", 1), answers.append)
+    client.close(0.0)
+    assert len(producer.taken) == taken
+    assert [(answer.error, answer.refused) for answer in answers] == ([] if taken else [("_UNKNOWN_TOPIC", True)])
+    assert here.tally.status(TrafficState.RUNNING, 0, ()).errors == ({"_UNKNOWN_TOPIC": 3} if taken else {})
+
+
+def test_a_record_whose_partition_stays_unknown_is_refused_after_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_clients, "Producer", lambda _: ForgetfulProducer(refusals=1_000_000))
+    monkeypatch.setattr(traffic_clients, "ASKS_AGAIN_FOR_S", 0.0)
+    here = Surroundings("traffic", "run-1", "", Topics(), LedgerWriter(tmp_path / "ledger"), Tally("run-1"))
+    here.topics.counts = {"orders": 1}
+    client = ProducerClient("plain", here)
+    answers: list[DeliveryReport] = []
+    client.send(Record("orders", 0, "plain-0", 1), answers.append)
+    client.close(0.0)
+    assert [(answer.error, answer.refused) for answer in answers] == [("_UNKNOWN_TOPIC", True)]
