@@ -324,8 +324,8 @@ class RecordJudge:
         return [committed, aborted, unknown]
 
     def _in_order(self, place: Place, offset: int, key: bytes | None, value: bytes | None, *, promised: bool) -> None:
-        words = (value or b"").split(b"|")
-        if key is None or len(words) != 6 or words[0] != self._ledger.run.encode():
+        words = _words_of_run(self._ledger.run, value)
+        if key is None or not words:
             self.foreign += 1
             return
         self.unpromised += not promised
@@ -335,6 +335,13 @@ class RecordJudge:
         else:
             self.repeats.append(Repeat(place, offset, key, sequence, last))
         self._last[*place, key] = max(sequence, last)
+
+
+def _words_of_run(run: str, value: bytes | None) -> list[bytes]:
+    """What a record says of itself (records.py); nothing of one that another run of the traffic wrote, whose keys are
+    the same."""
+    words = (value or b"").split(b"|")
+    return words if len(words) == 6 and words[0] == run.encode() else []
 
 
 def _words(promise: Promise) -> str:
@@ -427,8 +434,8 @@ def _look_at_repeats(
     copies: dict[tuple[Place, bytes, int], list[int]] = {}
 
     def saw(topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
-        words = (value or b"").split(b"|")
-        if key is not None and len(words) == 6 and ((topic, partition), key, int(words[4])) in wanted:
+        words = _words_of_run(ledger.run, value)
+        if key is not None and words and ((topic, partition), key, int(words[4])) in wanted:
             copies.setdefault(((topic, partition), key, int(words[4])), []).append(offset)
 
     places = {each.place for each in repeats}

@@ -232,6 +232,28 @@ def test_no_client_sends_again_what_was_acknowledged_or_is_of_a_transaction(
     assert find_sent_again(judge.repeats, {(("a", 0), b"k", 0): [0, 2]}, batches, {("a", 0): promised}) == set()
 
 
+def test_what_another_run_wrote_under_the_same_keys_is_no_copy_of_a_record_that_was_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The traffic of before the rollback, for one: its keys are the same, and so are its sequences."""
+    values = [a_value("k", 0).replace(b"run-1", b"run-0"), a_value("k", 0), a_value("k", 0)]
+
+    def read(_: Any, places: Any, __: str, ___: float, saw: Any) -> Reading:
+        for offset, value in enumerate(values):
+            saw("a", 0, offset, b"k", value)
+        return Reading({}, {("a", 0): len(values)})
+
+    batches = [LogBatch(0, 1, 1, (7, 0)), LogBatch(1, 2, 2, (8, 0)), LogBatch(2, 3, 3, (8, 1))]
+    monkeypatch.setattr(outside_reader, "read_everything", read)
+    monkeypatch.setattr(outside_reader, "batches_of", lambda _: (len(values), batches))
+    (tmp_path / "data" / "a-0").mkdir(parents=True)
+    ledger = a_ledger(tmp_path, ack(2, "k", 0))
+    tree = outside_reader.TreeReading(replicas={"a": {0: [0]}})
+    checks = outside_reader.check_records({}, ledger, tree, RecordJudge(ledger), 1.0, [tmp_path / "data"])
+    assert bad({check.name: check for check in checks}) == {}
+    assert [check.compared for check in checks if check.name.startswith("sent again")] == [1]
+
+
 def test_a_third_copy_in_the_epoch_of_the_second_is_a_fault_of_a_broker(tmp_path: Path) -> None:
     judge = RecordJudge(a_ledger(tmp_path, ack(2, "k", 0)))
     for offset in (0, 2, 3):
