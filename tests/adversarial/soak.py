@@ -44,6 +44,8 @@ PAUSE_S: Final = (0.5, 3.0)
 LOOK_EVERY_S: Final = 15.0
 ZOOKEEPER_AWAY_S: Final = 3.0
 GROWTH, GROWTH_MB = 1.2, 20.0
+TOPICS_MAX: Final = 30
+"""Of the story: what grows with the number of topics would hide what grows with time."""
 
 
 class HybridStory(Story):
@@ -56,6 +58,12 @@ class HybridStory(Story):
         self.stage = stage
         kept = [step for step in self._steps if step[1] not in (self.allow, self.disallow)]  # no authorizer here
         self._steps = [*kept, (2, self.restart_zookeeper), (1, self.kill_zookeeper), (1, self.kill_service)]
+
+    def create_topic(self) -> None:
+        if len(self._topics) < TOPICS_MAX:
+            super().create_topic()
+        else:
+            self.delete_topic()
 
     def kill_leader(self) -> None:
         self.stage.kills.kill_leader()
