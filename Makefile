@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road soak poison mutants lab demo docker-images docker-test takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
+.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -91,6 +91,11 @@ docker-test:  ## the images and docker/compose.yaml with a real engine, a migrat
 	$(SETUP) --with-java
 	tests/docker/install
 	ZK2KRAFT_DOCKER=1 $(KEEP_BYTECODE) $(BIN)/pytest -rs --durations 10 tests/docker
+
+test-kerberos:  ## there and back where ZooKeeper, brokers and ours log in by Kerberos; installs Debian's key server where it may
+	$(SETUP) --with-java
+	tests/support/install_kerberos
+	$(KEEP_BYTECODE) $(BIN)/pytest -rs --durations 10 tests/e2e/test_zookeeper_logins.py
 
 takeover:  ## our controllers against a real cluster, measured
 	$(SETUP) --with-java

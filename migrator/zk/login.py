@@ -2,10 +2,12 @@
 
 In:   the environment of the process, the text of a JAAS file, paths below the chroot.
 Out:  a `ZkLogin`; whether a znode holds secrets.
-Elsewhere: reading the file and logging in (session.py); TLS, which the same flags are about (tls_settings.py).
+Elsewhere: reading the file and logging in (session.py), by Kerberos (kerberos.py); TLS, which the same flags are about
+(tls_settings.py).
 Rules: as with Kafka's own processes the login belongs to the process: `KAFKA_OPTS` names the file
 (`-Djava.security.auth.login.config`), and its section `Client`, or `-Dzookeeper.sasl.clientconfig`, the login.
-Source: ZooKeeper 3.8 `DigestLoginModule`; Kafka 3.9 `JaasUtils`, `ZkData` (which paths are sensitive).
+Source: ZooKeeper 3.8 `DigestLoginModule`, `SaslServerCallbackHandler` (the names of a Kerberos principal),
+`ZKClientConfig` (the flags); Java's `Krb5LoginModule`; Kafka 3.9 `JaasUtils`, `ZkData` (which paths are sensitive).
 """
 
 from __future__ import annotations
@@ -20,26 +22,67 @@ from migrator.model.jaas import parse_section
 
 OPTIONS: Final = "KAFKA_OPTS"
 DIGEST: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
 SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """Below these nobody but who made a znode may read it. Full paths: stock compares relative ones here (K-14)."""
 OPEN: Final = "/consumers"
 """Old consumers, each with an identity of its own, write below it."""
 
+_NOT_BY_FLAG: Final = {
+    "java.security.krb5.realm": "name a krb5.conf by -Djava.security.krb5.conf",
+    "java.security.krb5.kdc": "name a krb5.conf by -Djava.security.krb5.conf",
+    "zookeeper.server.principal": "servers are SERVICE/HOST of the connect string",
+    "zookeeper.server.realm": "krb5.conf says whose realm a host is in ([domain_realm])",
+}
+"""Flags of Kerberos logins that are not honoured, and what to do instead."""
+
 
 @dataclass(frozen=True, slots=True)
-class ZkLogin:
+class DigestLogin:
     """A user of ZooKeeper, by DIGEST-MD5."""
 
     user: str
     password: str = field(repr=False)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """How an access list may name it."""
+        return frozenset({self.user})
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """A Kerberos principal, by GSSAPI.
+
+    keytab: file with its key; "" where tickets come from a cache that somebody else keeps fresh.
+    ticket_cache: that cache; "" for the one of the environment. configuration: krb5.conf; "" for the host's.
+    service: the first part of the servers' principal.
+    """
+
+    principal: str
+    keytab: str = ""
+    ticket_cache: str = ""
+    configuration: str = ""
+    service: str = "zookeeper"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """ZooKeeper omits host or realm where its `kerberos.removeHostFromPrincipal` and the like say so."""
+        name, _, realm = self.principal.partition("@")
+        short = name.partition("/")[0]
+        return frozenset({short, name, self.principal, f"{short}@{realm}" if realm else short})
+
+
+ZkLogin = DigestLogin | KerberosLogin
+
 
 @dataclass(frozen=True, slots=True)
 class LoginPlace:
-    """Where a login stands: a JAAS file and a section of it."""
+    """Where a login stands: a JAAS file and a section of it. flags: of the process, for a Kerberos login."""
 
     file: str
     section: str
+    flags: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 def login_place(environment: Mapping[str, str]) -> LoginPlace | None:
@@ -48,7 +91,7 @@ def login_place(environment: Mapping[str, str]) -> LoginPlace | None:
     file = given.get("java.security.auth.login.config")
     if not file or given.get("zookeeper.sasl.client", "true").lower() == "false":
         return None
-    return LoginPlace(file.removeprefix("file:"), given.get("zookeeper.sasl.clientconfig", "Client"))
+    return LoginPlace(file.removeprefix("file:"), given.get("zookeeper.sasl.clientconfig", "Client"), given)
 
 
 def flags_of(environment: Mapping[str, str]) -> dict[str, str]:
@@ -64,15 +107,43 @@ def login_in(place: LoginPlace, text: str) -> ZkLogin:
     """text: of the file. Raises Z2K-1092 when it cannot be used."""
     try:
         module = parse_section(text, place.section)
+        if module.name == DIGEST:
+            return _digest(module.options)
+        if module.name == KERBEROS:
+            return _kerberos(module.options, place.flags)
+        raise ValueError(f"{module.name} is not supported, {DIGEST} and {KERBEROS} are")
     except ValueError as error:
         raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=f"{place.section}: {error}") from error
-    if module.name != DIGEST:
-        reason = f"{place.section}: {module.name} is not supported, {DIGEST} is"
-        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=reason)
-    missing = [key for key in ("username", "password") if not module.options.get(key)]
+
+
+def _digest(options: Mapping[str, str]) -> DigestLogin:
+    missing = [key for key in ("username", "password") if not options.get(key)]
     if missing:
-        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=f"{place.section}: it has no {missing[0]}")
-    return ZkLogin(module.options["username"], module.options["password"])
+        raise ValueError(f"it has no {missing[0]}")
+    return DigestLogin(options["username"], options["password"])
+
+
+def _kerberos(options: Mapping[str, str], flags: Mapping[str, str]) -> KerberosLogin:
+    """What Java would do otherwise than the Kerberos library of the host is refused, not passed over."""
+    for flag, instead in _NOT_BY_FLAG.items():
+        if flag in flags:
+            raise ValueError(f"-D{flag} is not supported; {instead}")
+    if not options.get("principal"):
+        raise ValueError("it has no principal")
+    by_keytab, by_cache = (options.get(key, "false").lower() == "true" for key in ("useKeyTab", "useTicketCache"))
+    if by_keytab and not options.get("keyTab"):
+        raise ValueError("it has no keyTab")
+    if not by_keytab and not by_cache:
+        raise ValueError(
+            "it has neither useKeyTab=true nor useTicketCache=true, and nobody is here to ask for a password"
+        )
+    return KerberosLogin(
+        options["principal"],
+        options["keyTab"].removeprefix("file:") if by_keytab else "",
+        options.get("ticketCache", "") if not by_keytab else "",
+        flags.get("java.security.krb5.conf", ""),
+        flags.get("zookeeper.sasl.client.username", "zookeeper"),
+    )
 
 
 def is_sensitive(path: str) -> bool:

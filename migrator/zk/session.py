@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,7 +39,8 @@ from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
-from migrator.zk.login import OPEN, ZkLogin, is_sensitive, login_in, login_place
+from migrator.zk.kerberos import kerberos_options
+from migrator.zk.login import OPEN, DigestLogin, ZkLogin, is_sensitive, login_in, login_place
 from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
 from migrator.zk.reach import reach
@@ -51,6 +53,10 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 PROCESS: Final = "process"
 """Settings of the process: a command or the service has only a connect string."""
+LOGIN_AGAIN_S: Final = 1.0
+"""Pause before the next login, as that of Kafka's brokers (`ZooKeeperClient.RetryBackoffMs`)."""
+_ENDED: Final = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+"""kazoo connects no more by itself."""
 
 
 class PendingMulti:
@@ -70,7 +76,11 @@ class PendingMulti:
 
 
 class ZkSession:
-    """A session that reconnects by itself. `on_change` hears "connected", "suspended" or "lost", from its thread."""
+    """A session that reconnects by itself. `on_change` hears "connected", "suspended" or "lost", from its thread.
+
+    A login that failed is tried again as well. It may be that of a server that went away just then: kazoo cannot tell
+    that from a refusal, and would never connect again.
+    """
 
     def __init__(
         self,
@@ -96,7 +106,7 @@ class ZkSession:
                 timeout=session_timeout_ms / 1000,
                 handler=None if self.sockets.context is None else SocketHandler(self.sockets),
                 use_ssl=self.sockets.context is not None,
-                sasl_options=None if self._login is None else _sasl_options(self._login),
+                sasl_options=_sasl_options(self._login),
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 2.0},
             )
         except ValueError as error:
@@ -105,6 +115,7 @@ class ZkSession:
         self._on_change = on_change
         self._reads = ReadPipeline(self._client)
         self._closed = False
+        self._ending = threading.Lock()
         self._listeners: dict[Callable[[], None], Callable[[Any], None]] = {}
         self._client.add_listener(self._state_changed)
 
@@ -136,7 +147,9 @@ class ZkSession:
 
     def close(self) -> None:
         """End the session; its ephemeral znodes vanish at once."""
-        if not self._closed:
+        with self._ending:
+            if self._closed:
+                return
             self._closed = True
             with suppress(
                 WriterNotClosedException
@@ -149,11 +162,13 @@ class ZkSession:
 
         Raises Z2K-2002 when it cannot be ended yet because a server hangs; to be called again then.
         """
-        try:
-            self._client.stop()
-            self._client.start_async()
-        except (WriterNotClosedException, OSError) as error:
-            raise ZOOKEEPER_LOST.error(path=self.connect, reason=f"the session does not end: {error}") from error
+        with self._ending:
+            try:
+                if self._client.client_state not in _ENDED:
+                    self._client.stop()
+                self._client.start_async()
+            except (WriterNotClosedException, OSError) as error:
+                raise ZOOKEEPER_LOST.error(path=self.connect, reason=f"the session does not end: {error}") from error
 
     def __enter__(self) -> ZkSession:
         """For a command, whose address may be mistyped: an address that nobody listens on is refused at once."""
@@ -184,8 +199,24 @@ class ZkSession:
             KazooState.SUSPENDED: "suspended",
             KazooState.LOST: "lost",
         }
+        if state == KazooState.LOST and self._client.client_state == KeeperState.AUTH_FAILED:
+            self._log_in_later()
         if self._on_change is not None and not self._closed:
             self._on_change(names[state])
+
+    def _log_in_later(self) -> None:
+        timer = threading.Timer(LOGIN_AGAIN_S, self._log_in_again)
+        timer.daemon = True
+        timer.start()
+
+    def _log_in_again(self) -> None:
+        with self._ending:
+            if self._closed or self._client.client_state not in _ENDED:
+                return
+            try:
+                self._client.start_async()
+            except (WriterNotClosedException, OSError):
+                self._log_in_later()
 
     # --- single reads --------------------------------------------------------------------------------------
 
@@ -236,8 +267,8 @@ class ZkSession:
         return "; ".join(map(_entry_text, entries))
 
     def _is_ours(self, entry: Any) -> bool:
-        who = {("sasl", None if self._login is None else self._login.user), ("x509", self.sockets.name)}
-        return entry.perms == Permissions.ALL and (entry.id.scheme, entry.id.id) in who
+        names = {"sasl": frozenset[str]() if self._login is None else self._login.names, "x509": {self.sockets.name}}
+        return entry.perms == Permissions.ALL and entry.id.id in names.get(entry.id.scheme, ())
 
     def _acl(self, path: str) -> list[Any] | None:
         """What Kafka's brokers would give a znode that they make; None: everybody may do everything."""
@@ -307,8 +338,15 @@ def process_tls() -> ZkTls | None:
     return tls_settings(os.environ)
 
 
-def _sasl_options(login: ZkLogin) -> dict[str, str]:
-    return {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password}
+def _sasl_options(login: ZkLogin | None) -> dict[str, str] | None:
+    """As kazoo takes them. Raises Z2K-1092."""
+    match login:
+        case None:
+            return None
+        case DigestLogin(user, password):
+            return {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+        case _:
+            return kerberos_options(login)
 
 
 def _entry_text(entry: Any) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from kazoo.exceptions import ConnectionDropped
 
 from migrator.findings.finding import FindingError
-from migrator.zk.login import LoginPlace, ZkLogin, is_sensitive, login_in, login_place
-from migrator.zk.session import process_login
+from migrator.zk.kerberos import _Gssapi, environment_for
+from migrator.zk.login import DigestLogin, KerberosLogin, LoginPlace, is_sensitive, login_in, login_place
+from migrator.zk.session import ZkSession, process_login
 
 FLAG = "-Djava.security.auth.login.config="
 PLACE = LoginPlace("/etc/kafka/jaas.conf", "Client")
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+PRINCIPAL = "kafka/broker-1.example.com@EXAMPLE.COM"
 JAAS = f"""
 // for brokers themselves
 KafkaServer {{
@@ -43,7 +49,7 @@ def test_the_place_of_the_login_is_that_of_kafkas_own_processes(options: str, pl
 
 
 def test_the_login_is_read_from_its_section() -> None:
-    assert login_in(PLACE, JAAS) == ZkLogin("kafka", 'a "secret"; {1}')
+    assert login_in(PLACE, JAAS) == DigestLogin("kafka", 'a "secret"; {1}')
     assert "secret" not in repr(login_in(PLACE, JAAS))
 
 
@@ -53,7 +59,10 @@ def test_the_login_is_read_from_its_section() -> None:
         ("", "it has no section Client"),
         (JAAS.replace("Client {", "Customer {"), "it has no section Client"),
         (JAAS.replace('username="kafka"', ""), "it has no username"),
-        (JAAS.replace(DIGEST, "com.sun.security.auth.module.Krb5LoginModule"), "Krb5LoginModule is not supported"),
+        (JAAS.replace(DIGEST, "com.example.Login"), "com.example.Login is not supported"),
+        (f"Client {{ {KERBEROS} required useKeyTab=true keyTab=k; }};", "it has no principal"),
+        (f'Client {{ {KERBEROS} required useKeyTab=true principal="{PRINCIPAL}"; }};', "it has no keyTab"),
+        (f'Client {{ {KERBEROS} required principal="{PRINCIPAL}"; }};', "nobody is here to ask for a password"),
     ],
 )
 def test_a_login_that_cannot_be_used_is_told_without_its_password(text: str, reason: str) -> None:
@@ -76,3 +85,96 @@ def test_a_file_that_is_not_there_stops_the_session(tmp_path: Path, monkeypatch:
 )
 def test_what_holds_secrets_may_be_read_by_its_maker_only(path: str, *, sensitive: bool) -> None:
     assert is_sensitive(path) == sensitive
+
+
+# --- Kerberos -------------------------------------------------------------------------------------------------
+
+
+def by_kerberos(options: str, **flags: str) -> KerberosLogin:
+    given = {name.replace("__", "."): value for name, value in flags.items()}
+    text = f'Client {{ {KERBEROS} required {options} principal="{PRINCIPAL}"; }};'
+    found = login_in(LoginPlace("/etc/kafka/jaas.conf", "Client", given), text)
+    assert isinstance(found, KerberosLogin)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "environment"),
+    [
+        (
+            'useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab"',
+            {"java__security__krb5__conf": "/etc/our-krb5.conf"},
+            {
+                "KRB5_CONFIG": "/etc/our-krb5.conf",
+                "KRB5_CLIENT_KTNAME": "FILE:/etc/kafka.keytab",
+                "KRB5CCNAME": "MEMORY:zk2kraft",
+            },
+        ),
+        ("useTicketCache=true ticketCache=/run/tickets", {}, {"KRB5CCNAME": "FILE:/run/tickets"}),
+        ("useTicketCache=true", {}, {}),
+        (
+            "useTicketCache=true useKeyTab=true keyTab=k ticketCache=/run/tickets",
+            {},
+            {"KRB5_CLIENT_KTNAME": "FILE:k", "KRB5CCNAME": "MEMORY:zk2kraft"},
+        ),
+    ],
+)
+def test_tickets_come_from_the_keytab_or_from_a_cache(
+    options: str, flags: dict[str, str], environment: dict[str, str]
+) -> None:
+    assert environment_for(by_kerberos(options, **flags)) == environment
+
+
+def test_the_service_of_the_servers_is_as_the_flag_says() -> None:
+    assert by_kerberos("useTicketCache=true").service == "zookeeper"
+    assert by_kerberos("useTicketCache=true", zookeeper__sasl__client__username="zk").service == "zk"
+
+
+@pytest.mark.parametrize(
+    "flag", ["java__security__krb5__realm", "zookeeper__server__principal", "zookeeper__server__realm"]
+)
+def test_a_flag_of_java_that_would_not_be_honoured_is_refused(flag: str) -> None:
+    with pytest.raises(FindingError, match="is not supported") as caught:
+        by_kerberos("useTicketCache=true", **{flag: "x"})
+    assert caught.value.code == "Z2K-1092"
+
+
+def test_an_access_list_may_name_a_principal_with_or_without_host_and_realm() -> None:
+    names = {"kafka", "kafka@EXAMPLE.COM", "kafka/broker-1.example.com", PRINCIPAL}
+    assert by_kerberos("useTicketCache=true").names == names
+    assert DigestLogin("kafka", "p").names == {"kafka"}
+
+
+def test_without_the_package_the_login_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.zk.kerberos.find_spec", lambda _: None)
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(f'Client {{ {KERBEROS} required useTicketCache=true principal="{PRINCIPAL}"; }};')
+    monkeypatch.setenv("KAFKA_OPTS", f"{FLAG}{jaas}")
+    with pytest.raises(FindingError, match=re.escape("zk2kraft[kerberos]")) as caught:
+        ZkSession("127.0.0.1:1")
+    assert caught.value.code == "Z2K-1092"
+
+
+def test_a_keytab_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.zk.kerberos.find_spec", lambda _: "found")
+    jaas = tmp_path / "jaas.conf"
+    words = f'useKeyTab=true keyTab="{tmp_path}/nowhere" principal="{PRINCIPAL}"'
+    jaas.write_text(f"Client {{ {KERBEROS} required {words}; }};")
+    monkeypatch.setenv("KAFKA_OPTS", f"{FLAG}{jaas}")
+    with pytest.raises(FindingError, match="nowhere"):
+        ZkSession("127.0.0.1:1")
+
+
+def test_no_ticket_is_trouble_with_the_network_and_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kazoo connects again after it; another error in this place would end its thread."""
+    library = SimpleNamespace(authGSSClientInit=lambda **_: (1, object()), authGSSClientStep=fails)
+    monkeypatch.setattr("puresasl.mechanisms.kerberos", library, raising=False)
+    sasl = SimpleNamespace(host="zk-1", service="zookeeper", qops=("auth",), mutual_auth=True, max_buffer=65_536)
+    with pytest.raises(ConnectionDropped, match="no key server"):
+        _Gssapi(sasl, principal=PRINCIPAL)
+
+
+def fails(*_: object) -> None:
+    raise OSError("no key server")

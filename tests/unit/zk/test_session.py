@@ -26,7 +26,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, ma
 
 from migrator.findings.finding import FindingError
 from migrator.zk.bulk_read import ChildrenMany, GetMany, ReadRefusal, Znode
-from migrator.zk.login import ZkLogin
+from migrator.zk.login import DigestLogin
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Create, Delete, Multi, MultiOutcome, SetData, describe
 from migrator.zk.pipeline import READS_PER_REQUEST, ReadLimits, ReadPipeline
 from migrator.zk.session import PendingMulti, ZkSession, _outcome
@@ -379,7 +379,7 @@ def test_a_znode_whose_list_lets_our_login_do_everything_is_not_guarded_from_us(
     entries: list[Any], *, guarded: bool
 ) -> None:
     session = a_session(Client({}, acls={"/x": entries}))
-    session._login = ZkLogin("kafka", "p")
+    session._login = DigestLogin("kafka", "p")
     assert (session.guarded_by("/x") is not None) == guarded
 
 
