@@ -53,10 +53,9 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 PROCESS: Final = "process"
 """Settings of the process: a command or the service has only a connect string."""
-LOGIN_AGAIN_S: Final = 1.0
-"""Pause before the next login, as that of Kafka's brokers (`ZooKeeperClient.RetryBackoffMs`)."""
+AGAIN_S: Final = 1.0
+"""Pause before kazoo begins again, as that of Kafka's brokers (`ZooKeeperClient.RetryBackoffMs`)."""
 _ENDED: Final = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
-"""kazoo connects no more by itself."""
 
 
 class PendingMulti:
@@ -78,8 +77,8 @@ class PendingMulti:
 class ZkSession:
     """A session that reconnects by itself. `on_change` hears "connected", "suspended" or "lost", from its thread.
 
-    A login that failed is tried again as well. It may be that of a server that went away just then: kazoo cannot tell
-    that from a refusal, and would never connect again.
+    Also where kazoo gives up for ever: after a login that failed, which may have been that of a server that went away
+    just then, and after an error that it does not know.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class ZkSession:
         """
         with self._ending:
             try:
-                if self._client.client_state not in _ENDED:
+                if not self._has_given_up:
                     self._client.stop()
                 self._client.start_async()
             except (WriterNotClosedException, OSError) as error:
@@ -199,24 +198,32 @@ class ZkSession:
             KazooState.SUSPENDED: "suspended",
             KazooState.LOST: "lost",
         }
-        if state == KazooState.LOST and self._client.client_state == KeeperState.AUTH_FAILED:
-            self._log_in_later()
+        if state == KazooState.LOST and self._client.client_state in _ENDED:
+            self._begin_later()
         if self._on_change is not None and not self._closed:
             self._on_change(names[state])
 
-    def _log_in_later(self) -> None:
-        timer = threading.Timer(LOGIN_AGAIN_S, self._log_in_again)
+    @property
+    def _has_given_up(self) -> bool:
+        """kazoo's thread has ended; nobody connects any more."""
+        return bool(self._client._connection.connection_stopped.is_set())
+
+    def _begin_later(self) -> None:
+        timer = threading.Timer(AGAIN_S, self._begin_again)
         timer.daemon = True
         timer.start()
 
-    def _log_in_again(self) -> None:
+    def _begin_again(self) -> None:
         with self._ending:
             if self._closed or self._client.client_state not in _ENDED:
                 return
             try:
-                self._client.start_async()
+                if self._has_given_up:
+                    self._client.start_async()
+                    return
             except (WriterNotClosedException, OSError):
-                self._log_in_later()
+                pass
+            self._begin_later()
 
     # --- single reads --------------------------------------------------------------------------------------
 

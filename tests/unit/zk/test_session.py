@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -411,3 +416,61 @@ def test_the_operations_of_a_multi_are_sent_in_their_order_with_their_versions()
         ("commit_async", {}),
     ]
     assert [describe(each).split(" ")[0] for each in multi.operations] == ["check", "create", "create", "set", "delete"]
+
+
+# --- a life after kazoo's -------------------------------------------------------------------------------------
+
+
+class TroubledServer:
+    """Gives each connection a session, and `answer` to its login; nothing where that is empty: it goes away then."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+        self.taken = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.taken += 1
+                with client, suppress(OSError):
+                    for answer in (A_SESSION, self._answer):
+                        client.recv(65_536)
+                        client.sendall(struct.pack(">i", len(answer)) + answer if answer else b"")
+
+
+A_SESSION = struct.pack(">iiqi", 0, 10_000, 77, 16) + b"p" * 16 + b"\0"
+TO_ANOTHER_REQUEST = struct.pack(">iqi", 99, 0, 0)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # kazoo's thread ends by it
+@pytest.mark.parametrize("answer", [b"", TO_ANOTHER_REQUEST])
+def test_a_session_begins_again_where_kazoo_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    """A login that breaks off, and an answer to something else: after either of them kazoo never connects again."""
+    jaas = tmp_path / "jaas.conf"
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+    jaas.write_text(f'Client {{ {module} required username="u" password="p"; }};')
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={jaas}")
+    monkeypatch.setattr("migrator.zk.session.AGAIN_S", 0.01)
+    server = TroubledServer(answer)
+    session = ZkSession(server.address)
+    session.start_in_background()
+    try:
+        ends = time.monotonic() + 60.0
+        while server.taken < 3:
+            assert time.monotonic() < ends, f"{server.taken} connections"
+            time.sleep(0.01)
+    finally:
+        session.close()
+        server.close()
+    taken = server.taken
+    time.sleep(0.1)
+    assert server.taken <= taken + 1, "who closed a session connects no more"
