@@ -163,7 +163,7 @@ class ProducerClient:
                 answered(DeliveryReport(record, sent_us, at_us, UNTOLD if offset is None else offset))
 
         known_by_s = time.monotonic() + ASKS_AGAIN_FOR_S
-        while (error := self._handed_over(record, on_delivery)) is not None:
+        while (error := self._why_not_taken(record, on_delivery)) is not None:
             is_known_later = error in NEVER_TAKEN and self._is_wanted(record) and time.monotonic() < known_by_s
             if not is_known_later:
                 refused = error == QUEUE_FULL or error in NEVER_TAKEN
@@ -172,7 +172,7 @@ class ProducerClient:
             self._here.tally.error(error)
             time.sleep(ASKS_AGAIN_EVERY_S)
 
-    def _handed_over(self, record: Record, on_delivery: Callable[[KafkaError | None, Message], None]) -> str | None:
+    def _why_not_taken(self, record: Record, on_delivery: Callable[[KafkaError | None, Message], None]) -> str | None:
         """The name of the error when the client library did not take the record."""
         value = value_of(self._here.run, record)
         try:
