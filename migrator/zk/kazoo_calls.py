@@ -34,10 +34,10 @@ def is_connected(client: KazooClient) -> bool:
     return bool(client.client_state == KeeperState.CONNECTED)
 
 
-def refuse_unconnected(client: KazooClient, path: str) -> None:
-    """kazoo would keep the request until it is connected again, however long that takes."""
+def refuse_unconnected(client: KazooClient, path: str, fault: str = "") -> None:
+    """kazoo would keep the request until it is connected again, however long that takes. fault: of the last login."""
     if not is_connected(client):
-        raise ZOOKEEPER_LOST.error(path=path, reason="not connected to a server that takes writes")
+        raise ZOOKEEPER_LOST.error(path=path, reason=fault or "not connected to a server that takes writes")
 
 
 class translated:

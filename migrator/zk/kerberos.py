@@ -1,68 +1,164 @@
-"""Logins to ZooKeeper by Kerberos: the host's library gets tickets, from a keytab again and again.
+"""Kerberos logins to ZooKeeper: a ticket first, then a connection.
 
-In:   a `KerberosLogin` (login.py). Out: what kazoo needs for GSSAPI; the environment of this process, in which the
-library finds its files.
-Elsewhere: what a JAAS file says (login.py), the session (session.py).
-Rules: a key server that does not answer is trouble with the network, as a ZooKeeper that does not: the session connects
-again. kazoo alone would take both for a refusal, and an error before the first word even ends its thread.
-Needs: the extra `kerberos` of this package, which is compiled against MIT's library (libkrb5-dev).
-Source: RFC 4752; pure-sasl 0.6 `GSSAPIMechanism`; MIT krb5 1.20, `KRB5_CLIENT_KTNAME` (tickets are taken from that
-keytab when there are none, or when half of their life is over).
+In:   a `KerberosLogin` (login.py). Out: GSSAPI as kazoo wants it, by a process that speaks with the key server.
+Elsewhere: what a JAAS file says (login.py), that process (kerberos_login.py), what becomes of a login (logins.py).
+Rules: nothing of this process waits for a key server but the thread that connects, and that for `TICKET_S`, while no
+connection is open. The environment of this process stays as it is.
+Needs: the extra `kerberos` of this package, which is compiled against MIT's library.
+Source: MIT krb5 1.20, `KRB5_CLIENT_KTNAME` (tickets are taken from that keytab where there are none).
 """
 
 from __future__ import annotations
 
+import base64
 import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from kazoo.exceptions import ConnectionDropped
 from puresasl import mechanisms as sasl
 
+from migrator.findings.finding import words_of
 from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.zk.login import KerberosLogin
 
-IN_MEMORY: Final = "MEMORY:zk2kraft"
-"""Tickets of a keytab: the cache of the user whose process this is stays as it is."""
+TICKET_S: Final = 10.0
+ANSWER_S: Final = 5.0
+"""With a ticket nothing but arithmetic is left."""
+END_S: Final = 5.0
+PROGRAM: Final = Path(__file__).with_name("kerberos_login.py")
+IN_MEMORY: Final = "MEMORY:"
+"""Tickets of a keytab live as long as the process of one login."""
+MECHANISM: Final = "GSSAPI"
 
 
-def kerberos_options(login: KerberosLogin) -> dict[str, str]:
-    """As kazoo takes them. Sets variables of this process. Raises Z2K-1092."""
+def refuse_unusable(login: KerberosLogin) -> None:
+    """Raises Z2K-1092 for what does not get better by itself."""
     if find_spec("kerberos") is None:
-        raise ZOOKEEPER_LOGIN_UNUSABLE.error(
-            file=login.principal, reason="the Python package kerberos is missing: install zk2kraft[kerberos]"
-        )
+        reason = "the Python package kerberos is missing: install zk2kraft[kerberos]"
+        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=f"principal {login.principal}", reason=reason)
     for file in filter(None, (login.keytab, login.configuration)):
         try:
             Path(file).open("rb").close()
         except OSError as error:
             raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=file, reason=error.strerror or error) from error
-    os.environ.update(environment_for(login))
-    sasl.mechanisms["GSSAPI"] = _Gssapi
-    return {"mechanism": "GSSAPI", "service": login.service, "principal": login.principal}
 
 
-def environment_for(login: KerberosLogin) -> dict[str, str]:
+def environment_for(login: KerberosLogin) -> Mapping[str, str]:
     """Where MIT's library finds its files."""
     found = {"KRB5_CONFIG": login.configuration} if login.configuration else {}
     if login.keytab:
-        return {**found, "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}", "KRB5CCNAME": IN_MEMORY}
+        return {**found, "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}", "KRB5CCNAME": IN_MEMORY + "zk2kraft"}
     if login.ticket_cache:
-        return {**found, "KRB5CCNAME": f"FILE:{login.ticket_cache}"}
+        return {**found, "KRB5CCNAME": login.ticket_cache}
     return found
 
 
-class _Gssapi(sasl.GSSAPIMechanism):  # type: ignore[misc]  # it has no types
-    """Asks the key server while it is made, so that what fails then is no answer of ZooKeeper."""
+class TicketError(OSError):
+    """No ticket, or no way to go on with it. For kazoo, trouble with the connection."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+
+class _Words:
+    """What one process says, word by word. It is ended when it is late, and at the end."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._read = b""
+
+    def hear(self, within_s: float) -> tuple[bytes, bool]:
+        """The next token, and whether it is the last one. Raises TicketError."""
+        word, _, rest = self._line(within_s).decode(errors="replace").partition(" ")
+        if word == "fault":
+            raise TicketError(rest.strip())
+        return base64.b64decode(rest), word == "done"
+
+    def say(self, challenge: bytes) -> None:
+        assert self._process.stdin is not None
         try:
-            super().__init__(*arguments, **named)
-            self._first: bytes | None = super().process(None)
-        except Exception as error:
-            raise ConnectionDropped(f"no Kerberos ticket for ZooKeeper: {error}") from error
+            self._process.stdin.write(base64.b64encode(challenge) + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise TicketError(f"the login has ended: {words_of(error)}") from error
 
-    def process(self, challenge: bytes | None = None) -> Any:
-        first, self._first = self._first, None
-        return super().process(challenge) if first is None else first
+    def _line(self, within_s: float) -> bytes:
+        assert self._process.stdout is not None
+        file, ends = self._process.stdout.fileno(), time.monotonic() + within_s
+        while b"\n" not in self._read:
+            left = ends - time.monotonic()
+            if left <= 0 or not select.select([file], [], [], left)[0]:
+                raise TicketError(f"no ticket within {within_s:.0f} s: the key server does not answer")
+            part = os.read(file, 65_536)
+            if not part:
+                raise TicketError(f"its process ended with exit code {self._process.wait(END_S)}")
+            self._read += part
+        line, _, self._read = self._read.partition(b"\n")
+        return line
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class Tickets:
+    """Of one session: asked for before each connection, used up by its login."""
+
+    def __init__(self, login: KerberosLogin) -> None:
+        self._login = login
+        self._words: _Words | None = None
+        self._first = b""
+
+    def options(self) -> dict[str, Any]:
+        """As kazoo takes them."""
+        sasl.mechanisms[MECHANISM] = _Gssapi
+        return {"mechanism": MECHANISM, "service": self._login.service, "tickets": self}
+
+    def ask(self, host: str) -> None:
+        """A ticket for the server of this host. Raises TicketError."""
+        self.end()
+        command = [sys.executable, str(PROGRAM), self._login.service, host, self._login.principal]
+        self._words = _Words(command, environment_for(self._login))
+        try:
+            self._first, _ = self._words.hear(TICKET_S)
+        except BaseException:
+            self.end()
+            raise
+
+    def answer(self, challenge: bytes | None) -> tuple[bytes, bool]:
+        """The next token of the login, and whether it is the last one. challenge: None at its begin."""
+        if self._words is None:
+            raise TicketError("no ticket was asked for")
+        if challenge is None:
+            return self._first, False
+        self._words.say(challenge)
+        return self._words.hear(ANSWER_S)
+
+    def end(self) -> None:
+        words, self._words = self._words, None
+        if words is not None:
+            words.end()
+
+
+class _Gssapi(sasl.Mechanism):  # type: ignore[misc]  # it has no types
+    name = MECHANISM
+
+    def __init__(self, client: Any, tickets: Tickets, **options: Any) -> None:
+        super().__init__(client, **options)
+        self._tickets = tickets
+
+    def process(self, challenge: bytes | None = None) -> bytes:
+        token, self.complete = self._tickets.answer(challenge)
+        return token
+
+    def dispose(self) -> None:
+        self._tickets.end()

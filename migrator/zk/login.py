@@ -12,6 +12,7 @@ Source: ZooKeeper 3.8 `DigestLoginModule`, `SaslServerCallbackHandler` (the name
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _NOT_BY_FLAG: Final = {
     "java.security.krb5.kdc": "name a krb5.conf by -Djava.security.krb5.conf",
     "zookeeper.server.principal": "servers are SERVICE/HOST of the connect string",
     "zookeeper.server.realm": "krb5.conf says whose realm a host is in ([domain_realm])",
+    "zookeeper.sasl.client.canonicalize.hostname": "krb5.conf says it (dns_canonicalize_hostname)",
+    "sun.security.krb5.principal": "name the principal in the section",
 }
 """Flags of Kerberos logins that are not honoured, and what to do instead."""
 
@@ -54,7 +57,8 @@ class DigestLogin:
 class KerberosLogin:
     """A Kerberos principal, by GSSAPI.
 
-    keytab: file with its key; "" where tickets come from a cache that somebody else keeps fresh.
+    keytab: file with its key; "" where tickets come from a cache that somebody else keeps fresh. Where Java is told of
+    both, it looks into the cache first.
     ticket_cache: that cache; "" for the one of the environment. configuration: krb5.conf; "" for the host's.
     service: the first part of the servers' principal.
     """
@@ -130,6 +134,8 @@ def _kerberos(options: Mapping[str, str], flags: Mapping[str, str]) -> KerberosL
             raise ValueError(f"-D{flag} is not supported; {instead}")
     if not options.get("principal"):
         raise ValueError("it has no principal")
+    if any("${" in options.get(key, "") for key in ("principal", "keyTab", "ticketCache")):
+        raise ValueError("a value has ${...} in it, which only Java replaces")
     by_keytab, by_cache = (options.get(key, "false").lower() == "true" for key in ("useKeyTab", "useTicketCache"))
     if by_keytab and not options.get("keyTab"):
         raise ValueError("it has no keyTab")
@@ -139,7 +145,7 @@ def _kerberos(options: Mapping[str, str], flags: Mapping[str, str]) -> KerberosL
         )
     return KerberosLogin(
         options["principal"],
-        options["keyTab"].removeprefix("file:") if by_keytab else "",
+        re.sub("^file:", "", options["keyTab"], flags=re.IGNORECASE) if by_keytab else "",
         options.get("ticketCache", "") if not by_keytab else "",
         flags.get("java.security.krb5.conf", ""),
         flags.get("zookeeper.sasl.client.username", "zookeeper"),

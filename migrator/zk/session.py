@@ -15,23 +15,27 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
+from weakref import WeakSet
 
+import structlog
 from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
     BadVersionError,
+    KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    UnimplementedError,
     WriterNotClosedException,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.hosts import collect_hosts
-from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
 from migrator.findings.finding import words_of
@@ -39,23 +43,24 @@ from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
-from migrator.zk.kerberos import kerberos_options
-from migrator.zk.login import OPEN, DigestLogin, ZkLogin, is_sensitive, login_in, login_place
+from migrator.zk.kerberos import Tickets, refuse_unusable
+from migrator.zk.login import OPEN, DigestLogin, KerberosLogin, ZkLogin, is_sensitive, login_in, login_place
+from migrator.zk.logins import Logins, WhoAmI
 from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
 from migrator.zk.reach import reach
 from migrator.zk.tls_settings import ZkTls, tls_settings
 from migrator.zk.tls_sockets import SocketHandler, sockets_of, speaking_tls
 
+log = structlog.get_logger()
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 """Its lines go where somebody asked for them, and not in front of the finding that says the same."""
 
 
 PROCESS: Final = "process"
 """Settings of the process: a command or the service has only a connect string."""
-AGAIN_S: Final = 1.0
-"""Pause before kazoo begins again, as that of Kafka's brokers (`ZooKeeperClient.RetryBackoffMs`)."""
-_ENDED: Final = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+GIVEN_UP_S: Final = 1.0
+"""How often somebody looks whether kazoo has given up."""
 
 
 class PendingMulti:
@@ -74,11 +79,41 @@ class PendingMulti:
         self._result.rawlink(lambda _: callback())
 
 
+class _Keeper:
+    """One thread for all sessions of this process, which begins those again whose kazoo has given up."""
+
+    def __init__(self) -> None:
+        self._sessions: WeakSet[ZkSession] = WeakSet()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def keep(self, session: ZkSession) -> None:
+        with self._lock:
+            self._sessions.add(session)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="zookeeper-sessions", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(GIVEN_UP_S)
+            with self._lock:
+                sessions = list(self._sessions)
+            for session in sessions:
+                try:
+                    session.begin_again()
+                except Exception:  # it is looked at again
+                    log.exception("zookeeper.session_not_begun")
+            del sessions
+
+
+_KEEPER: Final = _Keeper()
+
+
 class ZkSession:
     """A session that reconnects by itself. `on_change` hears "connected", "suspended" or "lost", from its thread.
 
-    Also where kazoo gives up for ever: after a login that failed, which may have been that of a server that went away
-    just then, and after an error that it does not know.
+    Also after a login that failed (logins.py), and where kazoo's thread ends by an error that it does not know.
     """
 
     def __init__(
@@ -97,6 +132,7 @@ class ZkSession:
         """
         self.connect = connect
         self._login = process_login()
+        tickets = Tickets(self._login) if isinstance(self._login, KerberosLogin) else None
         self.sockets = sockets_of(process_tls() if tls == PROCESS else tls)
         self._set_acl = set_acl
         try:
@@ -105,12 +141,16 @@ class ZkSession:
                 timeout=session_timeout_ms / 1000,
                 handler=None if self.sockets.context is None else SocketHandler(self.sockets),
                 use_ssl=self.sockets.context is not None,
-                sasl_options=_sasl_options(self._login),
+                sasl_options=_sasl_options(self._login, tickets),
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 2.0},
             )
         except ValueError as error:
             reason = f"it is not HOST:PORT[,HOST:PORT][/chroot] ({words_of(error)})"
             raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason=reason) from error
+        self._known_as: tuple[int, frozenset[tuple[str, str]]] | None = None
+        """In which session, and as whom."""
+        self._logins = Logins(tickets)
+        self._logins.attach(self._client)
         self._on_change = on_change
         self._reads = ReadPipeline(self._client)
         self._closed = False
@@ -121,14 +161,19 @@ class ZkSession:
     # --- life ----------------------------------------------------------------------------------------------
 
     def start(self, timeout_s: float = 15.0) -> ZkSession:
-        """Connect, or raise Z2K-2001 after `timeout_s`."""
+        """Connect and log in, or raise Z2K-2001 after `timeout_s`."""
         try:
             self._client.start(timeout=timeout_s)
-        except KazooTimeoutError as error:
-            refused = self._client.client_state == KeeperState.AUTH_FAILED
+            if self._login is not None:  # connected comes before the login
+                self._client.exists_async("/").get(timeout=timeout_s)
+        except (KazooTimeoutError, KazooException) as error:
             self.close()
-            reason = "it refuses our login" if refused else f"no answer in {timeout_s} s{self._why()}"
+            reason = self._logins.fault or f"no answer in {timeout_s} s{self._why()}"
             raise ZOOKEEPER_UNREACHABLE.error(connect=self.connect, reason=reason) from error
+        except BaseException:
+            self.close()
+            raise
+        _KEEPER.keep(self)
         return self
 
     def _why(self) -> str:
@@ -143,6 +188,7 @@ class ZkSession:
     def start_in_background(self) -> None:
         """Connect whenever a server answers; until then each call raises Z2K-2002."""
         self._client.start_async()
+        _KEEPER.keep(self)
 
     def close(self) -> None:
         """End the session; its ephemeral znodes vanish at once."""
@@ -162,6 +208,8 @@ class ZkSession:
         Raises Z2K-2002 when it cannot be ended yet because a server hangs; to be called again then.
         """
         with self._ending:
+            if self._closed:
+                return
             try:
                 if not self._has_given_up:
                     self._client.stop()
@@ -198,32 +246,23 @@ class ZkSession:
             KazooState.SUSPENDED: "suspended",
             KazooState.LOST: "lost",
         }
-        if state == KazooState.LOST and self._client.client_state in _ENDED:
-            self._begin_later()
         if self._on_change is not None and not self._closed:
             self._on_change(names[state])
 
     @property
     def _has_given_up(self) -> bool:
-        """kazoo's thread has ended; nobody connects any more."""
-        return bool(self._client._connection.connection_stopped.is_set())
+        """kazoo's thread has ended by itself; nobody connects any more."""
+        thread = self._client._connection._connection_routine
+        return thread is not None and not thread.is_alive()
 
-    def _begin_later(self) -> None:
-        timer = threading.Timer(AGAIN_S, self._begin_again)
-        timer.daemon = True
-        timer.start()
-
-    def _begin_again(self) -> None:
-        with self._ending:
-            if self._closed or self._client.client_state not in _ENDED:
-                return
+    def begin_again(self) -> None:
+        """Where kazoo has given up. Whoever ends or renews the session just now is left alone."""
+        if self._ending.acquire(blocking=False):
             try:
-                if self._has_given_up:
+                if not self._closed and self._has_given_up:
                     self._client.start_async()
-                    return
-            except (WriterNotClosedException, OSError):
-                pass
-            self._begin_later()
+            finally:
+                self._ending.release()
 
     # --- single reads --------------------------------------------------------------------------------------
 
@@ -247,13 +286,13 @@ class ZkSession:
     def _ask(self, path: str, question: Callable[..., Any], **options: Any) -> Any:
         """The answer of the server, at most `CALL_TIMEOUT_S` later; whatever else it is, is a finding with the path."""
         with translated(path):
-            refuse_unconnected(self._client, path)
+            refuse_unconnected(self._client, path, self._logins.fault)
             return question(path, **options).get(timeout=CALL_TIMEOUT_S)
 
     def _ask_for(self, path: str, question: Callable[..., Any], **options: Any) -> Any:
         """The same of what may be missing: then None."""
         with translated(path):
-            refuse_unconnected(self._client, path)
+            refuse_unconnected(self._client, path, self._logins.fault)
             try:
                 return question(path, **options).get(timeout=CALL_TIMEOUT_S)
             except NoNodeError:
@@ -274,8 +313,29 @@ class ZkSession:
         return "; ".join(map(_entry_text, entries))
 
     def _is_ours(self, entry: Any) -> bool:
-        names = {"sasl": frozenset[str]() if self._login is None else self._login.names, "x509": {self.sockets.name}}
-        return entry.perms == Permissions.ALL and entry.id.id in names.get(entry.id.scheme, ())
+        return entry.perms == Permissions.ALL and (entry.id.scheme, entry.id.id) in self._identities()
+
+    def _identities(self) -> frozenset[tuple[str, str]]:
+        """Schemes and names by which ZooKeeper knows this session; as far as that is known here, of a server that does
+        not tell.
+        """
+        if self._known_as is None or self._known_as[0] != self.session_id:
+            known = self._ask_who_we_are()
+            if known is None:
+                names = frozenset[str]() if self._login is None else self._login.names
+                known = frozenset({*(("sasl", name) for name in names), ("x509", self.sockets.name or "")})
+            self._known_as = self.session_id, known
+        return self._known_as[1]
+
+    def _ask_who_we_are(self) -> frozenset[tuple[str, str]] | None:
+        result = self._client.handler.async_result()
+        with translated("/"):
+            refuse_unconnected(self._client, "/", self._logins.fault)
+            self._client._call(WhoAmI(), result)
+            try:
+                return frozenset(result.get(timeout=CALL_TIMEOUT_S))
+            except UnimplementedError:
+                return None
 
     def _acl(self, path: str) -> list[Any] | None:
         """What Kafka's brokers would give a znode that they make; None: everybody may do everything."""
@@ -305,7 +365,7 @@ class ZkSession:
 
     def send(self, multi: Multi) -> PendingMulti:
         """Send a multi without waiting; a session's multis are applied in the order of sending."""
-        refuse_unconnected(self._client, "multi")
+        refuse_unconnected(self._client, "multi", self._logins.fault)
         transaction: TransactionRequest = self._client.transaction()
         for operation in multi.operations:
             match operation:
@@ -345,15 +405,15 @@ def process_tls() -> ZkTls | None:
     return tls_settings(os.environ)
 
 
-def _sasl_options(login: ZkLogin | None) -> dict[str, str] | None:
+def _sasl_options(login: ZkLogin | None, tickets: Tickets | None) -> dict[str, Any] | None:
     """As kazoo takes them. Raises Z2K-1092."""
     match login:
-        case None:
-            return None
         case DigestLogin(user, password):
             return {"mechanism": "DIGEST-MD5", "username": user, "password": password}
-        case _:
-            return kerberos_options(login)
+        case KerberosLogin() if tickets is not None:
+            refuse_unusable(login)
+            return tickets.options()
+    return None
 
 
 def _entry_text(entry: Any) -> str:

@@ -54,7 +54,10 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
 
 ZK_SHELLS: Final = frozenset(
     f"migrator.zk.{name}"
-    for name in ("session", "kerberos", "pipeline", "kazoo_calls", "backup", "reach", "tls_sockets")
+    for name in (
+        *("session", "pipeline", "kazoo_calls", "backup", "reach", "tls_sockets"),
+        *("logins", "kerberos", "kerberos_login"),
+    )
 )
 """The modules of `migrator/zk` that open something or wait; the others are values."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import re
+import socket
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from kazoo.exceptions import ConnectionDropped
 
 from migrator.findings.finding import FindingError
-from migrator.zk.kerberos import _Gssapi, environment_for
+from migrator.zk import kerberos
+from migrator.zk.kerberos import TicketError, Tickets, environment_for
 from migrator.zk.login import DigestLogin, KerberosLogin, LoginPlace, is_sensitive, login_in, login_place
 from migrator.zk.session import ZkSession, process_login
 
@@ -63,6 +65,10 @@ def test_the_login_is_read_from_its_section() -> None:
         (f"Client {{ {KERBEROS} required useKeyTab=true keyTab=k; }};", "it has no principal"),
         (f'Client {{ {KERBEROS} required useKeyTab=true principal="{PRINCIPAL}"; }};', "it has no keyTab"),
         (f'Client {{ {KERBEROS} required principal="{PRINCIPAL}"; }};', "nobody is here to ask for a password"),
+        (
+            f'Client {{ {KERBEROS} required useKeyTab=true keyTab="${{user.home}}/k" principal=p; }};',
+            "only Java replaces",
+        ),
     ],
 )
 def test_a_login_that_cannot_be_used_is_told_without_its_password(text: str, reason: str) -> None:
@@ -102,7 +108,7 @@ def by_kerberos(options: str, **flags: str) -> KerberosLogin:
     ("options", "flags", "environment"),
     [
         (
-            'useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab"',
+            'useKeyTab=true storeKey=true keyTab="FILE:/etc/kafka.keytab"',
             {"java__security__krb5__conf": "/etc/our-krb5.conf"},
             {
                 "KRB5_CONFIG": "/etc/our-krb5.conf",
@@ -110,7 +116,7 @@ def by_kerberos(options: str, **flags: str) -> KerberosLogin:
                 "KRB5CCNAME": "MEMORY:zk2kraft",
             },
         ),
-        ("useTicketCache=true ticketCache=/run/tickets", {}, {"KRB5CCNAME": "FILE:/run/tickets"}),
+        ("useTicketCache=true ticketCache=/run/tickets", {}, {"KRB5CCNAME": "/run/tickets"}),
         ("useTicketCache=true", {}, {}),
         (
             "useTicketCache=true useKeyTab=true keyTab=k ticketCache=/run/tickets",
@@ -131,7 +137,11 @@ def test_the_service_of_the_servers_is_as_the_flag_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["java__security__krb5__realm", "zookeeper__server__principal", "zookeeper__server__realm"]
+    "flag",
+    [
+        *("java__security__krb5__realm", "zookeeper__server__principal", "zookeeper__server__realm"),
+        *("zookeeper__sasl__client__canonicalize__hostname", "sun__security__krb5__principal"),
+    ],
 )
 def test_a_flag_of_java_that_would_not_be_honoured_is_refused(flag: str) -> None:
     with pytest.raises(FindingError, match="is not supported") as caught:
@@ -167,14 +177,70 @@ def test_a_keytab_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: py
         ZkSession("127.0.0.1:1")
 
 
-def test_no_ticket_is_trouble_with_the_network_and_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kazoo connects again after it; another error in this place would end its thread."""
-    library = SimpleNamespace(authGSSClientInit=lambda **_: (1, object()), authGSSClientStep=fails)
-    monkeypatch.setattr("puresasl.mechanisms.kerberos", library, raising=False)
-    sasl = SimpleNamespace(host="zk-1", service="zookeeper", qops=("auth",), mutual_auth=True, max_buffer=65_536)
-    with pytest.raises(ConnectionDropped, match="no key server"):
-        _Gssapi(sasl, principal=PRINCIPAL)
+def tickets_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Tickets:
+    """With another program in the place of the one that speaks with the key server."""
+    file = tmp_path / "program.py"
+    file.write_text(f"import base64, sys, time\nsay = lambda *words: print(*words, flush=True)\n{program}\n")
+    monkeypatch.setattr(kerberos, "PROGRAM", file)
+    return Tickets(KerberosLogin(PRINCIPAL))
 
 
-def fails(*_: object) -> None:
-    raise OSError("no key server")
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_a_login_is_words_of_a_process_that_has_its_ticket_before_the_first_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = f"""
+say("token", base64.b64encode(" ".join(sys.argv[1:]).encode()).decode())
+said = base64.b64decode(sys.stdin.readline()).decode()
+say("token" if said == "first" else "fault", "{encoded("second")}")
+said = base64.b64decode(sys.stdin.readline()).decode()
+say("done" if said == "last" else "fault", "{encoded("end")}")
+"""
+    tickets = tickets_of(tmp_path, monkeypatch, program)
+    tickets.ask("zk-1")
+    assert tickets.answer(None) == (f"zookeeper zk-1 {PRINCIPAL}".encode(), False)
+    assert tickets.answer(b"first") == (b"second", False)
+    assert tickets.answer(b"last") == (b"end", True)
+    tickets.end()
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("say('fault', 'Cannot contact any KDC for realm EXAMPLE.COM')", "Cannot contact any KDC"),
+        ("time.sleep(60)", "the key server does not answer"),
+        ("sys.exit(3)", "its process ended with exit code 3"),
+    ],
+)
+def test_no_ticket_is_told_in_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
+) -> None:
+    monkeypatch.setattr(kerberos, "TICKET_S", 0.5 if "sleep" in program else 60.0)
+    tickets = tickets_of(tmp_path, monkeypatch, program)
+    with pytest.raises(TicketError, match=reason):
+        tickets.ask("zk-1")
+    with pytest.raises(TicketError, match="no ticket was asked for"):
+        tickets.answer(None)
+
+
+def test_without_a_ticket_no_server_is_connected_and_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(f'Client {{ {KERBEROS} required useTicketCache=true principal="{PRINCIPAL}"; }};')
+    monkeypatch.setenv("KAFKA_OPTS", f"{FLAG}{jaas}")
+    monkeypatch.setattr(kerberos, "find_spec", lambda _: "found")
+    tickets_of(tmp_path, monkeypatch, "say('fault', 'Clock skew too great')")
+    before = dict(os.environ)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        session = ZkSession(f"127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(FindingError, match="no Kerberos ticket: Clock skew too great") as raised:
+            session.start(3.0)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert raised.value.code == "Z2K-2001"
+    assert dict(os.environ) == before

@@ -31,7 +31,8 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, ma
 
 from migrator.findings.finding import FindingError
 from migrator.zk.bulk_read import ChildrenMany, GetMany, ReadRefusal, Znode
-from migrator.zk.login import DigestLogin
+from migrator.zk.login import DigestLogin, KerberosLogin
+from migrator.zk.logins import BROKEN_OFF, WhoAmI
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Create, Delete, Multi, MultiOutcome, SetData, describe
 from migrator.zk.pipeline import READS_PER_REQUEST, ReadLimits, ReadPipeline
 from migrator.zk.session import PendingMulti, ZkSession, _outcome
@@ -130,8 +131,14 @@ class Client:
     acls: dict[str, list[Any]] = field(default_factory=dict)
     client_state: str = KeeperState.CONNECTED
     handler: Any = field(default_factory=lambda: SimpleNamespace(async_result=Result))
+    client_id: tuple[int, bytes] = (77, b"")
+    known_as: frozenset[tuple[str, str]] | None = None
+    """None: a server that does not know the question."""
 
     def _call(self, request: Any, result: Result) -> None:
+        if isinstance(request, WhoAmI):
+            result.value, result.error = self.known_as, None if self.known_as else UnimplementedError()
+            return
         if list(request._paths) == [self.chroot or "/"]:
             self.probes += 1
         else:
@@ -388,6 +395,23 @@ def test_a_znode_whose_list_lets_our_login_do_everything_is_not_guarded_from_us(
     assert (session.guarded_by("/x") is not None) == guarded
 
 
+def test_a_server_that_tells_who_we_are_is_believed() -> None:
+    """A Kerberos principal is known by one of four names, as the server is set."""
+    name = "kafka/broker-1.example.com@EXAMPLE.COM"
+    client = Client({}, acls={"/x": [make_acl("sasl", "kafka", all=True)], "/y": [make_acl("sasl", name, all=True)]})
+    session = a_session(client)
+    session._login = KerberosLogin(name)
+    assert (session.guarded_by("/x"), session.guarded_by("/y")) == (None, None), "nobody tells"
+    client.client_id, client.known_as = (78, b""), frozenset({("sasl", name)})
+    assert session.guarded_by("/x") is not None
+    assert session.guarded_by("/y") is None
+
+
+def test_who_we_are_is_read_as_the_server_writes_it() -> None:
+    answer = b"head" + struct.pack(">i", 2) + b"".join(map(text, ("ip", "10.0.0.1", "sasl", "kafka")))
+    assert WhoAmI.deserialize(answer, 4) == {("ip", "10.0.0.1"), ("sasl", "kafka")}
+
+
 def test_the_operations_of_a_multi_are_sent_in_their_order_with_their_versions() -> None:
     sent: list[tuple[Any, ...]] = []
 
@@ -449,28 +473,81 @@ A_SESSION = struct.pack(">iiqi", 0, 10_000, 77, 16) + b"p" * 16 + b"\0"
 TO_ANOTHER_REQUEST = struct.pack(">iqi", 99, 0, 0)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # kazoo's thread ends by it
-@pytest.mark.parametrize("answer", [b"", TO_ANOTHER_REQUEST])
-def test_a_session_begins_again_where_kazoo_gives_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
-) -> None:
-    """A login that breaks off, and an answer to something else: after either of them kazoo never connects again."""
+def a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jaas = tmp_path / "jaas.conf"
     module = "org.apache.zookeeper.server.auth.DigestLoginModule"
     jaas.write_text(f'Client {{ {module} required username="u" password="p"; }};')
     monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={jaas}")
-    monkeypatch.setattr("migrator.zk.session.AGAIN_S", 0.01)
-    server = TroubledServer(answer)
-    session = ZkSession(server.address)
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    ends = time.monotonic() + 60.0
+    while not holds():
+        assert time.monotonic() < ends, what
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("answer", [b"", TO_ANOTHER_REQUEST])
+def test_a_login_that_breaks_off_is_tried_again_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    """kazoo alone would never connect again, after either of these answers."""
+    a_login(tmp_path, monkeypatch)
+    server, changes = TroubledServer(answer), list[str]()
+    session = ZkSession(server.address, on_change=changes.append)
     session.start_in_background()
     try:
-        ends = time.monotonic() + 60.0
-        while server.taken < 3:
-            assert time.monotonic() < ends, f"{server.taken} connections"
-            time.sleep(0.01)
+        wait_until(lambda: server.taken > 2, "it is tried again")
+        assert "lost" not in changes, "the session is the same"
+        wait_until(lambda: not session.connected and bool(session._logins.fault), "the fault is known")
+        with pytest.raises(FindingError, match="login") as raised:
+            wait_until(lambda: session.get("/x") is not None, "it is refused")
+        assert raised.value.code == "Z2K-2002"
     finally:
         session.close()
         server.close()
     taken = server.taken
-    time.sleep(0.1)
+    time.sleep(0.2)
     assert server.taken <= taken + 1, "who closed a session connects no more"
+
+
+@pytest.mark.parametrize("chroot", ["", "/kafka"])
+def test_a_command_whose_login_fails_ends_with_the_reason_and_connects_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chroot: str
+) -> None:
+    a_login(tmp_path, monkeypatch)
+    server = TroubledServer(b"")
+    with pytest.raises(FindingError, match=BROKEN_OFF) as raised, ZkSession(server.address + chroot):
+        raise AssertionError("nobody was logged in")
+    assert raised.value.code == "Z2K-2001"
+    taken = server.taken
+    time.sleep(0.2)
+    assert server.taken == taken
+    server.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # kazoo's thread ends by it
+def test_a_session_begins_again_where_kazoo_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread ends by an error that it does not know, as of a host without a free file."""
+    monkeypatch.setattr("migrator.zk.session.GIVEN_UP_S", 0.05)
+    server = TroubledServer(b"")
+    session = ZkSession(server.address)
+    resolved = session._client._connection._expand_client_hosts
+    failures = [OSError("too many open files"), OSError("too many open files")]
+
+    def resolve() -> Any:
+        if failures:
+            raise failures.pop()
+        return resolved()
+
+    session._client._connection._expand_client_hosts = resolve
+    session.start_in_background()
+    try:
+        wait_until(lambda: server.taken > 0, "it connects")
+        session.renew()
+        assert not session._has_given_up
+    finally:
+        session.close()
+        server.close()
+    session.renew()
+    assert session._client._connection._connection_routine is None, "a session that was closed stays so"
