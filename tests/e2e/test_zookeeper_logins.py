@@ -14,6 +14,7 @@ import pytest
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
+from migrator.zk.multi import Create, Multi
 from migrator.zk.session import ZkSession
 from tests.e2e.support import wait_for
 from tests.e2e.test_zookeeper_acls import GUARDED, PASSWORD, guarded_cluster, wrongly_guarded
@@ -84,7 +85,8 @@ def test_a_login_whose_server_goes_away_in_the_middle_of_it_is_tried_again(
             wait_for(lambda: None if len(broken) == 2 else f"{broken}", "two logins are broken")
             wait_for(lambda: why_not_made(session, "/made"), "the third login is taken")
             assert "lost" not in changes, "it is the same session"
-            entries, _ = session._client.get_acls("/made")
+            assert session.apply(Multi((Create("/made/guarded", b""),))).applied
+            entries, _ = session._client.get_acls("/made/guarded")
             assert {f"{each.id.scheme}:{each.id.id}:{each.perms}" for each in entries} == GUARDED
         finally:
             session.close()
