@@ -126,7 +126,8 @@ class Tickets:
     def ask(self, host: str) -> None:
         """A ticket for the server of this host. Raises TicketError."""
         self.end()
-        command = [sys.executable, str(PROGRAM), self._login.service, host, self._login.principal]
+        isolated = "-I"  # modules of this folder have names of libraries
+        command = [sys.executable, isolated, str(PROGRAM), self._login.service, host, self._login.principal]
         self._words = _Words(command, environment_for(self._login))
         try:
             self._first, _ = self._words.hear(TICKET_S)
