@@ -154,8 +154,8 @@ ZOOKEEPER_LOGIN_UNUSABLE = Finding(
     says="The login for ZooKeeper in {file} cannot be used: {reason}.",
     means="KAFKA_OPTS names a JAAS file, as for Kafka's own processes. Without a login from it, ZooKeeper would treat "
     "this process as anonymous. The process does not start.",
-    remedy="Correct the file (section Client, with ZooKeeper's DigestLoginModule or Java's Krb5LoginModule as on brokers; "
-    "Kerberos needs zk2kraft[kerberos] and a keytab or a ticket cache), or "
+    remedy="Correct the file: its section Client has ZooKeeper's DigestLoginModule or Java's Krb5LoginModule, as on "
+    "brokers. Kerberos needs zk2kraft[kerberos], and a keytab or a ticket cache. Or "
     "remove -Djava.security.auth.login.config from KAFKA_OPTS if ZooKeeper needs no login.",
     cases=("F-18",),
 )
