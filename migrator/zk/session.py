@@ -79,7 +79,7 @@ class PendingMulti:
         self._result.rawlink(lambda _: callback())
 
 
-class _Keeper:
+class _SessionWatch:
     """One thread for all sessions of this process, which begins those again whose kazoo has given up."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class _Keeper:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def keep(self, session: ZkSession) -> None:
+    def add(self, session: ZkSession) -> None:
         with self._lock:
             self._sessions.add(session)
             if self._thread is None or not self._thread.is_alive():
@@ -107,7 +107,7 @@ class _Keeper:
             del sessions
 
 
-_KEEPER: Final = _Keeper()
+_WATCH: Final = _SessionWatch()
 
 
 class ZkSession:
@@ -173,7 +173,7 @@ class ZkSession:
         except BaseException:
             self.close()
             raise
-        _KEEPER.keep(self)
+        _WATCH.add(self)
         return self
 
     def _why(self) -> str:
@@ -188,7 +188,7 @@ class ZkSession:
     def start_in_background(self) -> None:
         """Connect whenever a server answers; until then each call raises Z2K-2002."""
         self._client.start_async()
-        _KEEPER.keep(self)
+        _WATCH.add(self)
 
     def close(self) -> None:
         """End the session; its ephemeral znodes vanish at once."""

@@ -9,7 +9,7 @@ distances, passes, and each of the service's own schedule that ended; every ackn
 the memory of service and controllers does not grow: in the last third of the time no process is larger than the
 largest of the second third by more than a fifth and 20 MB.
 
-Exit codes: 0 all of that held, 1 it did not; the report says what.
+Exit codes: 0 all of that held, 1 it did not; the report says what, and the laboratory's files are kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -33,10 +34,13 @@ from migrator.control_api.states import State
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.ours import CONTROL_FILE
+from migrator.lab.servers.broker import BrokerMode
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.traffic.ledger import Failed, read_ledger
 from tests.adversarial.kraft_changes import DOWN_S, WHOLE_S, Story
 from tests.adversarial.stories_back import roll_and_pause
 from tests.adversarial.stories_support import create, wait_whole
+from tests.e2e.road_kills import SESSION_S
 from tests.e2e.road_stage import TOPICS, RoadStage
 
 IN_KRAFT_MODE: Final = 2
@@ -64,6 +68,15 @@ class HybridStory(Story):
             super().create_topic()
         else:
             self.delete_topic()
+
+    def kill_broker(self) -> None:
+        """As in the kill matrix: one in ZooKeeper mode stays away until its sessions have ended (road_kills.py)."""
+        broker = self._chance.choice(self.cluster.brokers)
+        broker.kill()
+        time.sleep(DOWN_S if broker.spec.mode is BrokerMode.KRAFT else SESSION_S)
+        broker.start()
+        broker.wait_ready()
+        self.cluster.wait_isr_whole(self.load, WHOLE_S)
 
     def kill_leader(self) -> None:
         self.stage.kills.kill_leader()
@@ -158,6 +171,8 @@ class Result:
     memory_mb: dict[str, list[float]] = field(default_factory=dict)
     acknowledged: int = 0
     stall_ms: float = 0.0
+    given_up: dict[str, int] = field(default_factory=dict)
+    """Records that the client library gave up, of transactions that were sent again too, by error and minute."""
     wrong: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
@@ -171,6 +186,7 @@ class Result:
             f"audits of the schedule: {dict(Counter(self.scheduled.values()))}",
             *(f"  {count:5} {what}" for what, count in sorted(self.steps.items())),
             *(f"  {name}: {', '.join(f'{mb:.0f}' for mb in most)} MB" for name, most in sorted(self.memory_mb.items())),
+            *(f"  {count:5} given up, {what}" for what, count in self.given_up.items()),
             *(f"WRONG: {each}" for each in self.wrong),
         ]
 
@@ -203,9 +219,16 @@ def run(laboratory: Laboratory, minutes: float, audits: int, seed: int) -> Resul
         stage.assert_proven(deleted=story.deleted())
     except AssertionError as error:
         result.wrong.append(f"not proven: {error}")
+    result.given_up = given_up(stage.traffic.ledger)
     result.acknowledged = stage.traffic.status.acknowledged
     result.stall_ms = stage.traffic.status.since_mark.longest_stall_ms
     return result
+
+
+def given_up(ledger: Path) -> dict[str, int]:
+    entries = [each for each in read_ledger(ledger) if isinstance(each, Failed)]
+    clock = (datetime.fromtimestamp(each.failed_us / 1e6, UTC) for each in entries)
+    return dict(Counter(f"{each.error} at {at:%H:%M} UTC" for each, at in zip(entries, clock, strict=True)))
 
 
 def clear_aside(stage: RoadStage, deleted: Collection[str]) -> None:
@@ -235,7 +258,7 @@ def note_audit(stage: RoadStage, story: HybridStory, result: Result, minute: flo
         if each["purpose"] == "schedule" and each["result"] is not None and each["id"] not in result.scheduled:
             result.scheduled[each["id"]] = each["result"]
             if each["result"] == "diverged":
-                result.wrong.append(f"audit {each['id']} of the schedule diverged")
+                result.wrong.append(f"audit {each['id']} of the schedule diverged: {each}")
     print(f"minute {minute:.1f}: audit passed {audit['passed']}, {sum(story.tally.values())} steps", flush=True)
 
 
@@ -246,11 +269,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="zk2kraft-soak-") as home,
-        Laboratory(Path(home), prepared()) as laboratory,
-    ):
+    home = Path(tempfile.mkdtemp(prefix="zk2kraft-soak-"))
+    with Laboratory(home, prepared()) as laboratory:
         result = run(laboratory, options.minutes, options.audits, options.seed)
+    if result.wrong:
+        print(f"kept in {home}", flush=True)
+    else:
+        shutil.rmtree(home, ignore_errors=True)
     print("\n".join(result.lines()), flush=True)
     if options.report is not None:
         options.report.write_text(json.dumps(vars(result), indent=1))
