@@ -33,6 +33,7 @@ from migrator.model.values import ConfigKey, ConfigType, MigrationState
 from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.zk import paths
+from migrator.zk.logins import Logins
 from migrator.zk.multi import Create, Multi
 from migrator.zk.pipeline import ReadPipeline
 from migrator.zk.session import PendingMulti, ZkSession
@@ -210,7 +211,7 @@ def test_k16_every_error_of_zookeeper_is_expected_trouble_that_names_a_path(
     session._reads = ReadPipeline(session._client)
     session._reads._has_multi_read = error is not exceptions.UnimplementedError
     session._listeners = {}
-    session._login, session._set_acl = None, False
+    session._login, session._set_acl, session._logins = None, False, Logins(None)
     with pytest.raises(FindingError, match=r"Z2K-200[24]"):
         OPERATIONS[operation](session)
 
