@@ -32,7 +32,7 @@ ANSWER_S: Final = 5.0
 """With a ticket nothing but arithmetic is left."""
 END_S: Final = 5.0
 PROGRAM: Final = Path(__file__).with_name("kerberos_login.py")
-IN_MEMORY: Final = "MEMORY:"
+IN_MEMORY: Final = "MEMORY:zk2kraft"
 """Tickets of a keytab live as long as the process of one login."""
 MECHANISM: Final = "GSSAPI"
 
@@ -53,7 +53,7 @@ def environment_for(login: KerberosLogin) -> Mapping[str, str]:
     """Where MIT's library finds its files."""
     found = {"KRB5_CONFIG": login.configuration} if login.configuration else {}
     if login.keytab:
-        return {**found, "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}", "KRB5CCNAME": IN_MEMORY + "zk2kraft"}
+        return {**found, "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}", "KRB5CCNAME": IN_MEMORY}
     if login.ticket_cache:
         return {**found, "KRB5CCNAME": login.ticket_cache}
     return found

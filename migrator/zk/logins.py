@@ -46,10 +46,14 @@ class Logins:
             if self._tickets is not None:
                 try:
                     self._tickets.ask(hostname or options["address"][0])
-                except OSError as error:
+                except Exception as error:  # whatever it is, the next attempt begins anew
                     self.fault = f"no Kerberos ticket: {words_of(error)}"
-                    raise
-            return connect(*places, hostname=hostname, **options)
+                    raise ConnectionDropped(self.fault) from error
+            try:
+                return connect(*places, hostname=hostname, **options)
+            except OSError:
+                self.fault = ""  # of an earlier login: the trouble of now is another one
+                raise
 
         client._connection._authenticate_with_sasl = authenticate
         client.handler.create_connection = create_connection

@@ -33,6 +33,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.kraft import KraftCluster
+from migrator.lab.servers.broker import BrokerProcess
 from migrator.lab.servers.ports import HOST
 from migrator.model.values import ConfigType
 from migrator.node.transport.broker_client import BrokerConnection
@@ -261,11 +262,15 @@ class Story:
         broker.wait_ready()
         self.cluster.wait_isr_whole(self.load, WHOLE_S)
 
+    def away_s(self, _: BrokerProcess) -> float:
+        """How long this broker stays away once it was killed."""
+        return DOWN_S
+
     def kill_broker(self) -> None:
         """kill -9, and back when its session has ended: a broker that comes earlier has to wait for that."""
         broker = self._chance.choice(self.cluster.brokers)
         broker.kill()
-        time.sleep(DOWN_S)
+        time.sleep(self.away_s(broker))
         broker.start()
         broker.wait_ready()
         self.cluster.wait_isr_whole(self.load, WHOLE_S)

@@ -18,7 +18,6 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
@@ -32,11 +31,11 @@ from typing import Any, Final
 
 from migrator.control_api.states import State
 from migrator.findings.finding import FindingError
-from migrator.lab.classes import prepared
 from migrator.lab.ours import CONTROL_FILE
-from migrator.lab.servers.broker import BrokerMode
+from migrator.lab.servers.broker import BrokerMode, BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.traffic.ledger import Failed, read_ledger
+from tests.adversarial.kept import PASSED, outcome_of
 from tests.adversarial.kraft_changes import DOWN_S, WHOLE_S, Story
 from tests.adversarial.stories_back import roll_and_pause
 from tests.adversarial.stories_support import create, wait_whole
@@ -69,14 +68,9 @@ class HybridStory(Story):
         else:
             self.delete_topic()
 
-    def kill_broker(self) -> None:
-        """As in the kill matrix: one in ZooKeeper mode stays away until its sessions have ended (road_kills.py)."""
-        broker = self._chance.choice(self.cluster.brokers)
-        broker.kill()
-        time.sleep(DOWN_S if broker.spec.mode is BrokerMode.KRAFT else SESSION_S)
-        broker.start()
-        broker.wait_ready()
-        self.cluster.wait_isr_whole(self.load, WHOLE_S)
+    def away_s(self, broker: BrokerProcess) -> float:
+        """As in the kill matrix: one in ZooKeeper mode until its sessions have ended (road_kills.py)."""
+        return DOWN_S if broker.spec.mode is BrokerMode.KRAFT else SESSION_S
 
     def kill_leader(self) -> None:
         self.stage.kills.kill_leader()
@@ -269,17 +263,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="zk2kraft-soak-"))
-    with Laboratory(home, prepared()) as laboratory:
+
+    def play(laboratory: Laboratory) -> None:
         result = run(laboratory, options.minutes, options.audits, options.seed)
-    if result.wrong:
-        print(f"kept in {home}", flush=True)
-    else:
-        shutil.rmtree(home, ignore_errors=True)
-    print("\n".join(result.lines()), flush=True)
-    if options.report is not None:
-        options.report.write_text(json.dumps(vars(result), indent=1))
-    return 1 if result.wrong else 0
+        print("\n".join(result.lines()), flush=True)
+        if options.report is not None:
+            options.report.write_text(json.dumps(vars(result), indent=1))
+        assert not result.wrong, f"{len(result.wrong)} lines are WRONG"
+
+    outcome = outcome_of("soak", play)
+    print(outcome, flush=True)
+    return 0 if outcome == PASSED else 1
 
 
 if __name__ == "__main__":
