@@ -13,10 +13,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import (
     LOOKS_MAX,
     AuditReport,
@@ -49,7 +51,7 @@ from migrator.audit.zk_source import (
     ZnodeReader,
     config_names,
     config_rows,
-    mirrored_offset,
+    mirrored_position,
     order_rows,
     producer_id_row,
     security_paths,
@@ -59,6 +61,7 @@ from migrator.audit.zk_source import (
     topic_rows,
     unassigned_partitions,
 )
+from migrator.model.image import Position
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
@@ -67,7 +70,7 @@ SETTLE_S: Final = 0.5
 """Between two looks: more than a healthy dual-write is behind (0.4 s)."""
 
 
-ReadLog = Callable[[int], tuple[LogStates, dict[str, int]]]
+ReadLog = Callable[[int], tuple[LogStates, Position]]
 """Takes the offset since which states are kept; gives them, and the position up to which they go."""
 
 
@@ -127,7 +130,11 @@ def quick_audit(
     """
     started = time.monotonic()
     fingerprints = kept_facts(rules.read).fingerprints if rules.read else SecretFingerprints()
-    log, position = read_log(mirrored_offset(session) if follows else NO_OFFSET)
+    if follows:
+        mirrored = mirrored_position(session)
+        log, position = read_up_to(mirrored, partial(read_log, mirrored.offset))
+    else:
+        log, position = read_log(NO_OFFSET)
     read = time.monotonic()
     pending = SecondPass.of(log) if follows else None
     comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending)
@@ -147,7 +154,8 @@ def quick_audit(
                 break
     done = time.monotonic()
     seconds = {"log": read - started, "zookeeper": compared - read, "again": done - compared, "total": done - started}
-    return report(comparison, seconds=seconds, zk=zk or {}, kraft=position, engine="quick")
+    kraft = {"offset": position.offset, "epoch": position.epoch}
+    return report(comparison, seconds=seconds, zk=zk or {}, kraft=kraft, engine="quick")
 
 
 def _texts(found: Iterable[Difference]) -> set[bytes]:
@@ -169,12 +177,12 @@ def _settle(
     """
     before: set[bytes] | None = None
     for look in range(1, LOOKS_MAX):
-        low = mirrored_offset(session)
+        low = mirrored_position(session)
         rows = list(subject_rows(sorted(pending.subjects), session, limits, passwords))
-        high = mirrored_offset(session)
-        log, _ = read_log(low)
+        high = max(low, mirrored_position(session))
+        log, _ = read_up_to(high, partial(read_log, low.offset))
         settled = Comparison(comparison.rules, fingerprints=comparison.fingerprints)
-        for each in judged_rows(rows, pending.subjects, log, max(low, high), comparison.rules, comparison.fingerprints):
+        for each in judged_rows(rows, pending.subjects, log, high.offset, comparison.rules, comparison.fingerprints):
             if pending.counts(each):
                 settled.note(each.family, each.outcome, each.differences)
         found = _texts(settled.differences)

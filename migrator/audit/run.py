@@ -27,6 +27,7 @@ from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.image import Position
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -130,7 +131,7 @@ def empty_directory(directory: Path) -> None:
         raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=words_of(error)) from error
 
 
-def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) -> tuple[LogStates, dict[str, int]]:
+def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) -> tuple[LogStates, Position]:
     """What the log says, and the position up to which it goes. cluster_id: a live quorum must be of this cluster.
 
     low: what keys said since this offset is kept too. Of a snapshot only what it says at its end.
@@ -146,7 +147,7 @@ def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) ->
     return _read_log(kraft, cluster_id, low)
 
 
-def _read_log(kraft: str, cluster_id: str | None, low: int) -> tuple[LogStates, dict[str, int]]:
+def _read_log(kraft: str, cluster_id: str | None, low: int) -> tuple[LogStates, Position]:
     records = CommittedRecords()
     if is_directory(kraft):
         plan = plan_log(Path(kraft), since=None if low == NO_OFFSET else low)
@@ -156,7 +157,7 @@ def _read_log(kraft: str, cluster_id: str | None, low: int) -> tuple[LogStates, 
     states = LogStates(low)
     for record in source:
         states.take(records.at, record)
-    return states, {"offset": records.offset, "epoch": records.epoch}
+    return states, Position(records.epoch, records.offset)
 
 
 class RehearsalMark(msgspec.Struct):

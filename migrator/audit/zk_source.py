@@ -42,6 +42,7 @@ from migrator.audit.rows import (
 from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError
+from migrator.model.image import Position
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
@@ -285,11 +286,13 @@ def describe_tree(session: Session, connect: str) -> dict[str, Any]:
     }
 
 
-def mirrored_offset(session: Session) -> int:
+def mirrored_position(session: Session) -> Position:
     """Up to where ZooKeeper has the log by now; -1 where `/migration` does not say."""
     session.sync()
-    found = _member(session.get(paths.MIGRATION), "kraft_metadata_offset")
-    return found if isinstance(found, int) else -1
+    migration = session.get(paths.MIGRATION)
+    found = (_member(migration, "kraft_metadata_epoch"), _member(migration, "kraft_metadata_offset"))
+    epoch, offset = (each if isinstance(each, int) else -1 for each in found)
+    return Position(epoch, offset)
 
 
 def _above(found: Any, limit: int) -> bool:

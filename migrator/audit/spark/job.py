@@ -35,6 +35,7 @@ import msgspec
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import (
     DIFFERENCES_SHOWN,
     LOOKS_MAX,
@@ -79,8 +80,9 @@ from migrator.audit.spark.sources import (
     ZkReading,
     plan_parts,
 )
-from migrator.audit.zk_source import describe_tree, mirrored_offset, topic_names
+from migrator.audit.zk_source import describe_tree, mirrored_position, topic_names
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
+from migrator.model.image import Position
 from migrator.zk.session import ZkSession
 
 RECORDS_PER_TASK: Final = 50_000
@@ -286,7 +288,7 @@ class _Audit:
     ) -> None:
         """offsets: of a dual-write. What the log said while ZooKeeper was read is read behind it."""
         look = self._next_look()
-        low = None if offsets is None else offsets.mirrored()
+        low = None if offsets is None else offsets.mirrored().offset
         reader = PartReader(reading, plan_parts(names, min(self.kept.tasks, READERS_MAX)), log.plan.splits)
         self._keep_inputs(look, self._read(reader), len(reader))
         if offsets is not None and low is not None:
@@ -294,7 +296,7 @@ class _Audit:
             if behind:
                 reader = PartReader(reading, [], behind)
                 self._keep_inputs(look, self._read(reader), len(reader))
-            self._note_window(look, offsets.window(low, high))
+            self._note_window(look, offsets.window(low, high.offset))
         self.clock.lap("read")
         self._compare(look)
         self.clock.lap("compare")
@@ -305,15 +307,15 @@ class _Audit:
         """
         look = self._next_look()
         assert look.subjects is not None, "the first look is about everything"
-        low = None if offsets is None else offsets.mirrored()
+        low = None if offsets is None else offsets.mirrored().offset
         if offsets is None:
             log.look()
         rows = look.subjects.repartition(self.kept.tasks).mapInArrow(SubjectReader(reading), INPUT_SCHEMA)
         self._keep_inputs(look, rows, look.subjects.count())
         if offsets is not None and low is not None:
             high = offsets.mirrored()
-            log.look()
-            self._note_window(look, offsets.window(low, high))
+            log.look_up_to(high)
+            self._note_window(look, offsets.window(low, high.offset))
         if log.moved:
             reader = PartReader(reading, [], log.plan.splits)
             self._keep_inputs(look, self._read(reader), len(reader))
@@ -495,9 +497,21 @@ class _LogInput:
 
     def look(self) -> None:
         """See how far the log goes now."""
+        plan, _ = self._read_again()
+        self._note(plan)
+
+    def look_up_to(self, wanted: Position) -> None:
+        """See how far it goes once it has all that ZooKeeper has. Raises Z2K-5001 when it does not get that far."""
+        plan, _ = read_up_to(wanted, self._read_again)
+        self._note(plan)
+
+    def _read_again(self) -> tuple[LogPlan, Position]:
         if self._live is not None:
             fetch_into(self.path, self._live)
         plan = plan_log(self.path)
+        return plan, Position(plan.epoch, plan.offset)
+
+    def _note(self, plan: LogPlan) -> None:
         self.moved = plan != self.plan
         self.plan = plan
 
@@ -509,14 +523,14 @@ class _Offsets:
         self._zookeeper = zookeeper
         self._log = log
 
-    def mirrored(self) -> int:
+    def mirrored(self) -> Position:
         with ZkSession(self._zookeeper) as session:
-            return mirrored_offset(session)
+            return mirrored_position(session)
 
-    def read_behind(self) -> tuple[list[LogSplit], int]:
-        """What the log has by now that it had not before, and the offset that ZooKeeper had in between."""
+    def read_behind(self) -> tuple[list[LogSplit], Position]:
+        """What the log has by now that it had not before, and what ZooKeeper had in between."""
         before, high = self._log.plan, self.mirrored()
-        self._log.look()
+        self._log.look_up_to(high)
         behind = splits_behind(before, self._log.plan)
         if behind is None:
             raise AUDIT_CANNOT_READ.error(what=str(self._log.path), reason="it was cut off while it was read")

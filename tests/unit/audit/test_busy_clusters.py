@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migrator.audit import catching_up
 from migrator.audit.compare import LAG, AuditReport, ExpectedDifferences
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
@@ -25,6 +26,8 @@ from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.spark.compare import SubjectJudge
 from migrator.audit.spark.sources import InputRow, _batch, log_rows, zookeeper_rows
 from migrator.driver.copy import make_copy
+from migrator.findings.finding import FindingError
+from migrator.model.image import Position
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import (
@@ -276,10 +279,10 @@ class Busy:
         self.ensemble.nodes["/migration"].data = json.dumps({"kraft_metadata_offset": offset}).encode()
         self.ensemble.nodes[PATH].data = config_json({"retention.ms": value})
 
-    def read_log(self, low: int) -> tuple[LogStates, dict[str, int]]:
+    def read_log(self, low: int) -> tuple[LogStates, Position]:
         self.readings += 1
         self.writes(self)
-        return states_of(self.records, low), {"offset": len(self.records) - 1, "epoch": 1}
+        return states_of(self.records, low), Position(1, len(self.records) - 1)
 
     def audit(self) -> AuditReport:
         session = self.ensemble.session()
@@ -344,6 +347,61 @@ def test_a_dual_write_that_goes_ahead_of_its_offset_for_a_moment_is_looked_at_ag
     busy.writes = catches_up
     assert busy.audit().exit_code == 0
     assert busy.readings == 3
+
+
+class Killed(Busy):
+    """The directory of a controller that was killed, while the others go on and ZooKeeper follows them.
+
+    branch: the last record of the directory was never committed; another one has its offset, of a later epoch.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, branch: bool) -> None:
+        super().__init__()
+        self.now = 0.0
+        monkeypatch.setattr(catching_up.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(catching_up.time, "sleep", self._sleep)
+        self.on_disk = [*self.records]
+        if branch:
+            self.on_disk.append(ConfigRecord(2, "t000002", "retention.ms", "never said"))
+        self.started_again_at = 1e9
+        self.writes = lambda each: None
+        self.records.append(ConfigRecord(2, "t000001", "retention.ms", "by the next leader"))
+        self._mirror_all()
+
+    def _mirror_all(self) -> None:
+        found = {"kraft_metadata_offset": len(self.records) - 1, "kraft_metadata_epoch": 2}
+        self.ensemble.nodes["/migration"].data = json.dumps(found).encode()
+        self.ensemble.nodes[PATH].data = config_json({"retention.ms": "by the next leader"})
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now >= self.started_again_at:
+            self.on_disk = self.records
+
+    def read_log(self, low: int) -> tuple[LogStates, Position]:
+        self.readings += 1
+        epoch = 2 if self.on_disk is self.records else 1
+        return states_of(self.on_disk, low), Position(epoch, len(self.on_disk) - 1)
+
+
+@pytest.mark.parametrize("branch", [False, True])
+def test_the_directory_of_a_controller_that_was_killed_is_no_difference_of_the_cluster(
+    branch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = Killed(monkeypatch, branch=branch)
+    with pytest.raises(FindingError, match=r"Z2K-5001.*of epoch 1, and ZooKeeper already has .* of epoch 2"):
+        killed.audit()
+    assert catching_up.BEHIND_MAX_S < killed.now < catching_up.BEHIND_MAX_S + 1
+
+
+@pytest.mark.parametrize("branch", [False, True])
+def test_once_it_is_started_again_and_has_caught_up_its_log_is_equal(
+    branch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = Killed(monkeypatch, branch=branch)
+    killed.started_again_at = 5.0
+    assert killed.audit().exit_code == 0
+    assert killed.now >= 5
 
 
 # --- the log's tail ---------------------------------------------------------------------------------------

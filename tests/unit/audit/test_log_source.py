@@ -183,7 +183,7 @@ def test_a_directory_that_loses_a_file_while_it_is_read_is_planned_again(
         assert planned == run.TRIMMED_MEANWHILE + 1
     else:
         _, at = run.read_log(str(tmp_path) + "/")
-        assert at["offset"] == 0
+        assert at.offset == 0
         assert planned == times + 1
     assert segment.exists()
 

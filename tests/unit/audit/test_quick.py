@@ -16,6 +16,7 @@ from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
 from migrator.driver.copy import make_copy
 from migrator.findings.finding import FindingError
+from migrator.model.image import Position
 from migrator.node.zookeeper.presence import Shown
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.messages.metadata import (
@@ -49,7 +50,7 @@ from tests.support.seeded_tree import (
 )
 
 B_AT_B = "/config/users/b%40b"
-POSITION = {"offset": 41, "epoch": 1}
+POSITION = Position(epoch=1, offset=41)
 Change = Callable[[FakeEnsemble], None]
 
 
@@ -72,7 +73,7 @@ class Cluster:
         self.looks = 0
         self.meanwhile: Callable[[int], None] = lambda look: None
 
-    def read_log(self, low: int) -> tuple[LogStates, dict[str, int]]:
+    def read_log(self, low: int) -> tuple[LogStates, Position]:
         self.looks += 1
         self.meanwhile(self.looks)
         return states_of([*map(decode_record, self.values), *self.later], low), POSITION
@@ -224,7 +225,7 @@ def test_an_untouched_copy_is_the_same_and_is_looked_at_once() -> None:
     report = cluster.audit()
     assert report.exit_code == 0
     assert [each.compared for each in report.families] == [3, 6, 3, 2, 1, 5, 2, 3, 1, 0]
-    assert report.kraft == POSITION
+    assert report.kraft == {"offset": 41, "epoch": 1}
     assert cluster.looks == 1
 
 
