@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -14,6 +15,7 @@ from tests.e2e.quorums import PATIENT, TOPICS, committed, start, three_controlle
 from tests.e2e.support import (
     HANGS_AFTER_S,
     assert_same,
+    audit,
     controller_of,
     copies,
     produce,
@@ -50,6 +52,15 @@ def assert_measured(leader: OurController, follower: OurController) -> None:
         assert followed[f"zk2kraft_{part}_seconds_count"] > 0, part
 
 
+def assert_not_compared(cluster: LabCluster, dead: OurController) -> None:
+    """What the others committed since it was killed is in ZooKeeper, and not in its directory: no difference of the
+    cluster.
+    """
+    (told,) = audit(cluster, dead.data, exits=[2])["differences"]
+    assert told["rule"] == "Z2K-5001"
+    assert "its controller is down or far behind" in str(told)
+
+
 def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laboratory) -> None:
     """R-595-02, 03, 06; R-866-05: each leader claims with a higher epoch, and brokers follow it."""
     with three_controllers(laboratory, PATIENT) as (cluster, ours):
@@ -68,6 +79,8 @@ def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laborat
             cluster.create_topics([f"made-{turn}"])
             cluster.wait_isr_whole([*TOPICS, f"made-{turn}"])
             produce(cluster, f"made-{turn}", 100)
+            if turn == 0:
+                assert_not_compared(cluster, leader)
             leader.start()
             assert_same(cluster, successor.data)
         assert epochs == sorted(set(epochs))
