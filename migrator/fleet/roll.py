@@ -221,7 +221,8 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         case RollStep.STOPPED:
             return _stopped(entry, seen)
         case RollStep.WRITTEN:
-            if entry.back and entry.role == "broker" and not seen.gone:
+            runs = seen.process is ProcessState.RUNNING  # a start of ours that was not noted; what is registered is new
+            if entry.back and entry.role == "broker" and not seen.gone and not runs:
                 # the controller answers DUPLICATE_BROKER_REGISTRATION while the session before is valid
                 return Wait(f"{entry.name} is started when its registration of before is fenced")
             return Perform(entry.id, NodeAct.START)

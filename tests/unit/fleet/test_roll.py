@@ -158,6 +158,13 @@ def test_a_broker_on_its_way_back_waits_until_its_registration_of_before_is_fenc
     assert decide([replace(there, alone=True)], now(nodes={1: seen(whole=WHOLE)})) == Reached(1, RollStep.BACK)
 
 
+def test_a_broker_on_its_way_back_that_was_started_before_it_was_noted_is_not_waited_for() -> None:
+    """The service was killed between the two. It runs and is registered, so it never goes away again."""
+    entry = broker(1, RollStep.WRITTEN, back=True)
+    assert decide([entry], now(nodes={1: seen()})) == Perform(1, NodeAct.START)
+    assert isinstance(decide([entry], now(nodes={1: seen(ProcessState.NOT_READ)})), Wait)
+
+
 def test_brokers_are_begun_by_their_turn_before_rack_and_id() -> None:
     entries = [broker(1, turn=3), broker(2, turn=1), broker(3, turn=2)]
     assert [each.id for each in in_order(entries, frozenset())] == [2, 3, 1]
