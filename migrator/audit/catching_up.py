@@ -7,7 +7,7 @@ Rule: a directory whose controller was killed, or follows slowly, lacks what the
 records of its own that were never committed. Compared with ZooKeeper it would show differences that no cluster has.
 Two logs that have the same offset with the same epoch have the same records up to there, and the epoch in `/migration`
 is the one of the record at its offset.
-Source: KIP-595, log matching; Kafka 3.9 `ZkMigrationLeadershipState`.
+Source: KIP-595, log matching; Kafka 3.9 `KRaftMigrationDriver`, `ZkMigrationLeadershipState`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.findings.finding import FindingError
 from migrator.model.image import Position
 
 BEHIND_MAX_S: Final = 20.0
@@ -26,19 +27,35 @@ LOOK_AGAIN_S: Final = 0.25
 Reading = TypeVar("Reading")
 
 
-def read_up_to(
-    wanted: Position, read: Callable[[], tuple[Reading, Position]], source: str = "the metadata log"
-) -> tuple[Reading, Position]:
-    """read: gives what it read and the position of the last record in it. Raises Z2K-5001 after BEHIND_MAX_S."""
+def read_up_to(wanted: Position, read: Callable[[], tuple[Reading, Position]], source: str) -> Reading:
+    """read:  gives what it read and the position of the last record in it. A reading may take longer than the wait:
+           the last one that counts is one that began in time.
+    source: for the finding, a directory or addresses.
+
+    Raises Z2K-5001: at once when the first reading is not possible; a later one may meet a controller that is just
+    starting and cuts off what was never committed, and is made again.
+    """
     give_up_at = time.monotonic() + BEHIND_MAX_S
+    behind = False
     while True:
-        reading, end = read()
-        if end >= wanted:
-            return reading, end
-        if time.monotonic() > give_up_at:
-            reason = (
-                f"it ends at offset {end.offset} of epoch {end.epoch}, and ZooKeeper already has offset "
-                f"{wanted.offset} of epoch {wanted.epoch}: its controller is down or far behind"
-            )
-            raise AUDIT_CANNOT_READ.error(what=source, reason=reason)
+        in_time = time.monotonic() < give_up_at
+        try:
+            reading, end = read()
+        except FindingError as error:
+            if not behind or not in_time or error.code != AUDIT_CANNOT_READ.code:
+                raise
+        else:
+            if end >= wanted:
+                return reading
+            if not in_time:
+                raise _behind(source, end, wanted)
+            behind = True
         time.sleep(LOOK_AGAIN_S)
+
+
+def _behind(source: str, end: Position, wanted: Position) -> FindingError:
+    reason = (
+        f"it ends at offset {end.offset} of epoch {end.epoch}, and ZooKeeper already has offset {wanted.offset} of "
+        f"epoch {wanted.epoch}"
+    )
+    return AUDIT_CANNOT_READ.error(what=source, reason=reason)

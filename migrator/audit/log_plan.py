@@ -23,6 +23,7 @@ import msgspec
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.quorum import MALFORMED_BYTES
+from migrator.model.image import Position
 from migrator.wire.batch import BATCH_BYTES_MAX, Batch, TornBatchError, peek, read_batches, verify_crc
 from migrator.wire.batch_header import HEADER_BYTES, BatchHeader
 from migrator.wire.messages.control_records import SnapshotFooterRecord
@@ -50,12 +51,25 @@ class LogSplit(msgspec.Struct, frozen=True):
 
 
 class LogPlan(msgspec.Struct, frozen=True):
-    """offset, epoch: of the last record; -1 when there is none. records: how many, markers and all."""
+    """offset, epoch: of the last record; -1 when there is none. records: how many, markers and all.
+
+    epochs: each with its first offset, in log order; of a snapshot the one that it ends with.
+    """
 
     splits: list[LogSplit]
     offset: int
     epoch: int
     records: int
+    epochs: tuple[Position, ...] = ()
+
+    @property
+    def end(self) -> Position:
+        return Position(self.epoch, self.offset)
+
+    def has(self, position: Position) -> bool:
+        """Whether the record at this offset is of this epoch, so that the log is the same up to there."""
+        at = [each.epoch for each in self.epochs if each.offset <= position.offset]
+        return position.offset <= self.offset and at[-1:] == [position.epoch]
 
 
 def is_directory(kraft: str) -> bool:
@@ -85,13 +99,15 @@ def plan_log(path: Path, split_bytes: int = SPLIT_BYTES, *, since: int | None = 
         walk.snapshot(_newest_snapshot(directory, begins_at, since))
     for segment in segments:
         walk.segment(segment, is_last=segment == segments[-1])
-    return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records)
+    return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records, tuple(walk.epochs))
 
 
 def splits_behind(before: LogPlan, now: LogPlan) -> list[LogSplit] | None:
-    """What a plan has that an earlier one of the same directory did not; None where it is no longer the same log."""
+    """What a plan has that an earlier one of the same directory did not; None where it is no longer the same log: what
+    was never committed may have been cut off, and as many bytes written in its place.
+    """
     kept = before.splits[:-1]
-    if not before.splits or now.splits[: len(kept)] != kept or len(now.splits) <= len(kept):
+    if not now.has(before.end) or not before.splits or now.splits[: len(kept)] != kept or len(now.splits) <= len(kept):
         return None
     last, grown = before.splits[-1], now.splits[len(kept)]
     if (last.file, last.start) != (grown.file, grown.start) or grown.end < last.end:
@@ -127,11 +143,13 @@ class _Walk:
         self.offset = -1
         self.epoch = -1
         self.records = 0
+        self.epochs: list[Position] = []
 
     def snapshot(self, path: Path) -> None:
         match = _SNAPSHOT_NAME.fullmatch(path.name)
         assert match is not None, path.name
         self.offset, self.epoch = int(match[1]) - 1, int(match[2])
+        self.epochs.append(Position(self.epoch, self.offset))
         cutter = _Cutter(path, self._split_bytes, self.offset)
         end = size = 0
         try:
@@ -166,6 +184,8 @@ class _Walk:
         if header.base_offset != self.offset + 1:
             reason = f"offset {header.base_offset} follows {self.offset}"
             raise AUDIT_CANNOT_READ.error(what=str(path), reason=reason)
+        if not self.epochs or header.leader_epoch != self.epoch:
+            self.epochs.append(Position(header.leader_epoch, header.base_offset))
         self.offset, self.epoch = header.last_offset, header.leader_epoch
         self.records += header.record_count
 

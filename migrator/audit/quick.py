@@ -13,12 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import (
     LOOKS_MAX,
     AuditReport,
@@ -61,7 +59,7 @@ from migrator.audit.zk_source import (
     topic_rows,
     unassigned_partitions,
 )
-from migrator.model.image import Position
+from migrator.model.image import NOWHERE, Position
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
@@ -70,8 +68,10 @@ SETTLE_S: Final = 0.5
 """Between two looks: more than a healthy dual-write is behind (0.4 s)."""
 
 
-ReadLog = Callable[[int], tuple[LogStates, Position]]
-"""Takes the offset since which states are kept; gives them, and the position up to which they go."""
+ReadLog = Callable[[int, Position], tuple[LogStates, Position]]
+"""Takes the offset since which states are kept, and the position that the log has to have; gives the states, and the
+position up to which they go.
+"""
 
 
 def facts_of_values(values: Iterable[bytes]) -> LogFacts:
@@ -130,11 +130,8 @@ def quick_audit(
     """
     started = time.monotonic()
     fingerprints = kept_facts(rules.read).fingerprints if rules.read else SecretFingerprints()
-    if follows:
-        mirrored = mirrored_position(session)
-        log, position = read_up_to(mirrored, partial(read_log, mirrored.offset))
-    else:
-        log, position = read_log(NO_OFFSET)
+    mirrored = mirrored_position(session) if follows else NOWHERE
+    log, position = read_log(mirrored.offset if follows else NO_OFFSET, mirrored)
     read = time.monotonic()
     pending = SecondPass.of(log) if follows else None
     comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending)
@@ -148,7 +145,7 @@ def quick_audit(
                 break
             before = _texts(comparison.differences)
             time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
-            log, position = read_log(NO_OFFSET)
+            log, position = read_log(NO_OFFSET, NOWHERE)
             comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords)
             if _texts(comparison.differences) <= before:
                 break
@@ -180,7 +177,7 @@ def _settle(
         low = mirrored_position(session)
         rows = list(subject_rows(sorted(pending.subjects), session, limits, passwords))
         high = max(low, mirrored_position(session))
-        log, _ = read_up_to(high, partial(read_log, low.offset))
+        log, _ = read_log(low.offset, high)
         settled = Comparison(comparison.rules, fingerprints=comparison.fingerprints)
         for each in judged_rows(rows, pending.subjects, log, high.offset, comparison.rules, comparison.fingerprints):
             if pending.counts(each):

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.live_log import read_live
-from migrator.audit.log_plan import begins_at, is_directory, plan_log
+from migrator.audit.log_plan import LogPlan, begins_at, is_directory, plan_log
 from migrator.audit.log_source import CommittedRecords, read_planned
 from migrator.audit.log_states import NO_OFFSET, LogStates
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
@@ -27,7 +30,8 @@ from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
-from migrator.model.image import Position
+from migrator.model.image import NOWHERE, Position
+from migrator.wire.schema import Message
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -109,7 +113,7 @@ def _quick(zookeeper: str, kraft: str, rules: ExpectedDifferences, passwords: En
         refuse_foreign_log(tree, kraft)
         return quick_audit(
             session,
-            lambda low: read_log(kraft, tree["cluster_id"], low),
+            partial(read_log, kraft, tree["cluster_id"]),
             rules=replace(rules, in_dual_write=tree["dual_write"], ours_leads=tree["ours_leads"]),
             limits=CONSIDERATE,
             zk=tree,
@@ -131,29 +135,46 @@ def empty_directory(directory: Path) -> None:
         raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=words_of(error)) from error
 
 
-def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) -> tuple[LogStates, Position]:
+def read_log(
+    kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET, wanted: Position = NOWHERE
+) -> tuple[LogStates, Position]:
     """What the log says, and the position up to which it goes. cluster_id: a live quorum must be of this cluster.
 
-    low: what keys said since this offset is kept too. Of a snapshot only what it says at its end.
+    low:    what keys said since this offset is kept too. Of a snapshot only what it says at its end.
+    wanted: what the log has to have; it is waited for (catching_up.py).
 
     A controller that runs deletes old snapshots and segments: a directory that lost a file meanwhile is read again.
     """
     for _ in range(TRIMMED_MEANWHILE):
         try:
-            return _read_log(kraft, cluster_id, low)
+            return _read_log(kraft, cluster_id, low, wanted)
         except FindingError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-    return _read_log(kraft, cluster_id, low)
+    return _read_log(kraft, cluster_id, low, wanted)
 
 
-def _read_log(kraft: str, cluster_id: str | None, low: int) -> tuple[LogStates, Position]:
-    records = CommittedRecords()
-    if is_directory(kraft):
+def _read_log(kraft: str, cluster_id: str | None, low: int, wanted: Position) -> tuple[LogStates, Position]:
+    """Of a directory only headers are read until it has what is wanted."""
+    if not is_directory(kraft):
+        return read_up_to(wanted, lambda: _live_log(kraft, cluster_id, low), kraft)
+
+    def look() -> tuple[LogPlan, Position]:
         plan = plan_log(Path(kraft), since=None if low == NO_OFFSET else low)
-        low, source = max(low, begins_at(plan)), read_planned(plan, records)
-    else:
-        source = read_live(kraft, records, cluster_id)
+        return plan, plan.end
+
+    plan = read_up_to(wanted, look, kraft)
+    records = CommittedRecords()
+    return _states(records, read_planned(plan, records), max(low, begins_at(plan)))
+
+
+def _live_log(kraft: str, cluster_id: str | None, low: int) -> tuple[tuple[LogStates, Position], Position]:
+    records = CommittedRecords()
+    found = _states(records, read_live(kraft, records, cluster_id), low)
+    return found, found[1]
+
+
+def _states(records: CommittedRecords, source: Iterator[Message], low: int) -> tuple[LogStates, Position]:
     states = LogStates(low)
     for record in source:
         states.take(records.at, record)

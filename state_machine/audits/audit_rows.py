@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
+from migrator.audit.compare import DifferenceKind
 from migrator.findings.service import KEY_USED_AGAIN, NO_SUCH_THING
 from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED
 from state_machine.store import Store, find_migration, fingerprint
@@ -85,6 +86,8 @@ def finish(store: Store, audit_id: int, report: dict[str, Any], *, at: float) ->
         run.state, run.finished_at, run.same = "done", at, report["same"]
         run.families, run.seconds = report["families"], report["seconds"]
         run.position = {"zk": report["zk"], "kraft": report["kraft"]}
+        unread = (each for each in report["differences"] if each["kind"] == DifferenceKind.NOT_READ)
+        run.problem = next((f"{each['key']} ({each['rule']})" for each in unread), "")
         for number, found in enumerate([*report["differences"], *report.get("expected", [])]):
             session.add(_difference(audit_id, number, found))
 

@@ -20,7 +20,7 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
 from state_machine.audit_queries import SCHEDULE
 from state_machine.audits import audit_rows
-from state_machine.policy.audit_observations import DIVERGED, PASSED, AuditObservation, ScheduledAudits
+from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED, AuditObservation, ScheduledAudits
 from state_machine.store import AuditPlan, Snapshot, Store
 from state_machine.tables import AuditRun
 
@@ -64,7 +64,8 @@ def said(run: AuditRun) -> str:
     if run.state == "failed":
         return f"audit {run.id} has no result: {run.problem}"
     compared, different, not_read = (audit_rows.count(run, key) for key in ("compared", "different", "not_read"))
-    return f"audit {run.id} by {run.engine}: {compared} keys compared, {different} different, {not_read} not read"
+    said = f"audit {run.id} by {run.engine}: {compared} keys compared, {different} different, {not_read} not read"
+    return f"{said}: {run.problem}" if run.problem else said
 
 
 def schedule_findings(evidence: ScheduledAudits | None) -> tuple[Occurrence, ...]:
@@ -148,7 +149,7 @@ class AuditSchedule:
         if last is None:
             return self._chance.random() * min(FIRST_WITHIN_S, self._every_s / 2)
         runs = [audit_rows.result_of(run) for run in snapshot.dual_write_audits[:2]]
-        again = runs[0] != PASSED and (len(runs) == 1 or runs[1] == PASSED)
+        again = runs[0] == INCOMPLETE or (runs[0] != PASSED and (len(runs) == 1 or runs[1] == PASSED))
         pause = min(CONFIRM_S, self._every_s) if again else self._every_s
         gone = self._clock() - (last.finished_at or last.asked_at)
         return self._jittered(pause) - min(max(gone, 0.0), pause)

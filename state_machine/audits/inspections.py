@@ -22,9 +22,9 @@ from migrator.findings.service import INSPECTION_FAILED
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
-from state_machine.clusters.inventory import ClusterInventory, file_faults
+from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
 from state_machine.clusters.log_copy import COPY_LOOK_S, LogFiles, followed_log
-from state_machine.clusters.observe import log_of_inventory
+from state_machine.clusters.observe import Observation, log_of_inventory
 from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.phases import AUDITED
@@ -64,6 +64,12 @@ def move_aside(directory: Path) -> None:
     log.warning("inspection.moved_aside", directory=str(directory), now=str(target))
 
 
+def to_audit(inventory: ClusterInventory, look: Observation | None) -> ControllerEntry:
+    """The controller with the newest log."""
+    node = None if look is None else look.newest_log
+    return next((each for each in inventory.controllers if each.node_id == node), inventory.controllers[0])
+
+
 class Inspections:
     """The running ones, by migration and kind: "check", "rehearsal", or "audit 7"."""
 
@@ -92,7 +98,7 @@ class Inspections:
         self._begin(snapshot.id, "rehearsal", lambda: self._rehearse(snapshot))
 
     def audit(self, snapshot: Snapshot, run: AuditRun) -> None:
-        """An audit of the active controller's log that was asked for."""
+        """An audit of the leader's log that was asked for."""
         self._begin(snapshot.id, f"audit {run.id}", lambda: self._audit(snapshot, run))
 
     def faults(self, migration_id: int) -> list[Occurrence]:
@@ -205,9 +211,8 @@ class Inspections:
     async def _audit(self, snapshot: Snapshot, run: AuditRun) -> None:
         async with _Recorded(self._store, run, self._clock):
             await self._prune(snapshot)
-            answering = None if snapshot.observation is None else snapshot.observation.answering
-            node = snapshot.inventory.node_ids[0] if answering is None else answering.node_id
-            entry = next(each for each in snapshot.inventory.controllers if each.node_id == node)
+            look = (await self._store.away(self._store.snapshot, snapshot.id)).observation  # it may have waited
+            entry = to_audit(snapshot.inventory, look)
             out = self._home(snapshot) / "audits" / str(run.id)
             await asyncio.to_thread(move_aside, out)
             if run.purpose == CONFIRMATION and run.kraft:

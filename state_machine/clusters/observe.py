@@ -158,6 +158,13 @@ class Observation(msgspec.Struct, frozen=True):
         return self.active or next((each for each in self.controllers if each.driver is not None), None)
 
     @property
+    def newest_log(self) -> int | None:
+        """Whose directory has all that is committed: the leader's, ours or stock; else of one that answers."""
+        if self.log.known and self.log.leader is not None:
+            return self.log.leader
+        return None if self.answering is None else self.answering.node_id
+
+    @property
     def log_in_migration(self) -> bool:
         """Whether some controller has the migration committed, whatever its driver is about."""
         logs = [each.status.log for each in self.controllers if each.status is not None]

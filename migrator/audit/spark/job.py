@@ -82,7 +82,7 @@ from migrator.audit.spark.sources import (
 )
 from migrator.audit.zk_source import describe_tree, mirrored_position, topic_names
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
-from migrator.model.image import Position
+from migrator.model.image import NOWHERE, Position
 from migrator.zk.session import ZkSession
 
 RECORDS_PER_TASK: Final = 50_000
@@ -185,10 +185,11 @@ def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
     with _directory(out) as directory, _scratch(directory) as scratch:
         with ZkSession(request.zookeeper) as session:
             tree, names = describe_tree(session, request.zookeeper), topic_names(session)
+            mirrored = mirrored_position(session) if follows_the_log(tree, request.rules) else NOWHERE
         refuse_foreign_log(tree, request.kraft)
         fingerprints = kept_facts(request.rules.read).fingerprints if request.rules.read else SecretFingerprints()
         log = _LogInput(request.kraft, scratch, fingerprints, tree["cluster_id"])
-        log.look()
+        log.look(mirrored)
         clock.lap("plan")
         yield _Work(directory, scratch, clock, tree, names, log)
 
@@ -314,7 +315,7 @@ class _Audit:
         self._keep_inputs(look, rows, look.subjects.count())
         if offsets is not None and low is not None:
             high = offsets.mirrored()
-            log.look_up_to(high)
+            log.look(high)
             self._note_window(look, offsets.window(low, high.offset))
         if log.moved:
             reader = PartReader(reading, [], log.plan.splits)
@@ -490,30 +491,22 @@ class _LogInput:
         self.plan = LogPlan([], -1, -1, 0)
         self.moved = False
         self._live: LiveLog | None = None
-        self.path = Path(kraft)
+        self._kraft, self.path = kraft, Path(kraft)
         if not is_directory(kraft):
             self._live, self.path = LiveLog(kraft, cluster_id), scratch / "log"
             self.path.mkdir()
 
-    def look(self) -> None:
-        """See how far the log goes now."""
-        plan, _ = self._read_again()
-        self._note(plan)
+    def look(self, wanted: Position = NOWHERE) -> None:
+        """See how far the log goes now, once it has what is wanted (catching_up.py)."""
+        plan = read_up_to(wanted, self._plan, self._kraft)
+        self.moved = plan != self.plan
+        self.plan = plan
 
-    def look_up_to(self, wanted: Position) -> None:
-        """See how far it goes once it has all that ZooKeeper has. Raises Z2K-5001 when it does not get that far."""
-        plan, _ = read_up_to(wanted, self._read_again)
-        self._note(plan)
-
-    def _read_again(self) -> tuple[LogPlan, Position]:
+    def _plan(self) -> tuple[LogPlan, Position]:
         if self._live is not None:
             fetch_into(self.path, self._live)
         plan = plan_log(self.path)
-        return plan, Position(plan.epoch, plan.offset)
-
-    def _note(self, plan: LogPlan) -> None:
-        self.moved = plan != self.plan
-        self.plan = plan
+        return plan, plan.end
 
 
 class _Offsets:
@@ -530,7 +523,7 @@ class _Offsets:
     def read_behind(self) -> tuple[list[LogSplit], Position]:
         """What the log has by now that it had not before, and what ZooKeeper had in between."""
         before, high = self._log.plan, self.mirrored()
-        self._log.look_up_to(high)
+        self._log.look(high)
         behind = splits_behind(before, self._log.plan)
         if behind is None:
             raise AUDIT_CANNOT_READ.error(what=str(self._log.path), reason="it was cut off while it was read")

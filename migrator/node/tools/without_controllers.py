@@ -230,7 +230,7 @@ def _what_zookeeper_has(
         return (has, _NOT_COMPARED), None
     looks = _look(logs, tree, at)
     lines = _compared(looks, at, accept_loss=accept_loss)
-    furthest = max((look for look in looks if look.holds), key=lambda look: look.end.offset)
+    furthest = max((look for look in looks if look.holds), key=lambda look: look.end)
     return (has, *lines), furthest
 
 

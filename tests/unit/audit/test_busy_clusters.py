@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,11 +20,12 @@ from migrator.audit import catching_up
 from migrator.audit.compare import LAG, AuditReport, ExpectedDifferences
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
-from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, splits_behind
+from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, plan_log, splits_behind
 from migrator.audit.log_states import Key, LogStates, OffsetRange, subject_of_key
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts
 from migrator.audit.quick import judged_rows, quick_audit
 from migrator.audit.rows import SideRow, facts_text
+from migrator.audit.run import read_log
 from migrator.audit.spark.compare import SubjectJudge
 from migrator.audit.spark.sources import InputRow, _batch, log_rows, zookeeper_rows
 from migrator.driver.copy import make_copy
@@ -279,7 +282,7 @@ class Busy:
         self.ensemble.nodes["/migration"].data = json.dumps({"kraft_metadata_offset": offset}).encode()
         self.ensemble.nodes[PATH].data = config_json({"retention.ms": value})
 
-    def read_log(self, low: int) -> tuple[LogStates, Position]:
+    def read_log(self, low: int, wanted: Position) -> tuple[LogStates, Position]:
         self.readings += 1
         self.writes(self)
         return states_of(self.records, low), Position(1, len(self.records) - 1)
@@ -355,53 +358,79 @@ class Killed(Busy):
     branch: the last record of the directory was never committed; another one has its offset, of a later epoch.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, branch: bool) -> None:
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, *, branch: bool) -> None:
         super().__init__()
         self.now = 0.0
-        monkeypatch.setattr(catching_up.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(catching_up.time, "sleep", self._sleep)
-        self.on_disk = [*self.records]
-        if branch:
-            self.on_disk.append(ConfigRecord(2, "t000002", "retention.ms", "never said"))
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep)
+        monkeypatch.setattr(catching_up, "time", clock)
+        self.directory = directory
+        self.common = [*self.records]
+        dead = [ConfigRecord(2, "t000002", "retention.ms", "never said")] if branch else []
+        self._write(batch_of(self.common, 0, 1) + batch_of(dead, len(self.common), 1))
         self.started_again_at = 1e9
-        self.writes = lambda each: None
         self.records.append(ConfigRecord(2, "t000001", "retention.ms", "by the next leader"))
-        self._mirror_all()
-
-    def _mirror_all(self) -> None:
         found = {"kraft_metadata_offset": len(self.records) - 1, "kraft_metadata_epoch": 2}
         self.ensemble.nodes["/migration"].data = json.dumps(found).encode()
         self.ensemble.nodes[PATH].data = config_json({"retention.ms": "by the next leader"})
 
+    def _write(self, data: bytes) -> None:
+        (self.directory / f"{0:020d}.log").write_bytes(data)
+
     def _sleep(self, seconds: float) -> None:
+        """It cuts off what was never committed, and a moment later it has what was."""
         self.now += seconds
         if self.now >= self.started_again_at:
-            self.on_disk = self.records
+            self._write(b"")
+        if self.now >= self.started_again_at + 1:
+            behind = batch_of(self.records[len(self.common) :], len(self.common), 2)
+            self._write(batch_of(self.common, 0, 1) + behind)
 
-    def read_log(self, low: int) -> tuple[LogStates, Position]:
-        self.readings += 1
-        epoch = 2 if self.on_disk is self.records else 1
-        return states_of(self.on_disk, low), Position(epoch, len(self.on_disk) - 1)
+    def read_log(self, low: int, wanted: Position) -> tuple[LogStates, Position]:
+        return read_log(f"{self.directory}/", None, low, wanted)
+
+
+def batch_of(records: list[Message], offset: int, epoch: int) -> bytes:
+    values = [encode_record(each, 0) for each in records]
+    return build_batch(base_offset=offset, leader_epoch=epoch, timestamp_ms=0, values=values) if values else b""
 
 
 @pytest.mark.parametrize("branch", [False, True])
 def test_the_directory_of_a_controller_that_was_killed_is_no_difference_of_the_cluster(
-    branch: bool, monkeypatch: pytest.MonkeyPatch
+    branch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = Killed(monkeypatch, branch=branch)
-    with pytest.raises(FindingError, match=r"Z2K-5001.*of epoch 1, and ZooKeeper already has .* of epoch 2"):
+    killed = Killed(tmp_path, monkeypatch, branch=branch)
+    said = rf"Z2K-5001.*{tmp_path}.*of epoch 1, and ZooKeeper already has .* of epoch 2"
+    with pytest.raises(FindingError, match=said):
         killed.audit()
-    assert catching_up.BEHIND_MAX_S < killed.now < catching_up.BEHIND_MAX_S + 1
+    assert catching_up.BEHIND_MAX_S <= killed.now < catching_up.BEHIND_MAX_S + 1
 
 
 @pytest.mark.parametrize("branch", [False, True])
 def test_once_it_is_started_again_and_has_caught_up_its_log_is_equal(
-    branch: bool, monkeypatch: pytest.MonkeyPatch
+    branch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = Killed(monkeypatch, branch=branch)
+    killed = Killed(tmp_path, monkeypatch, branch=branch)
     killed.started_again_at = 5.0
     assert killed.audit().exit_code == 0
-    assert killed.now >= 5
+    assert killed.now >= 6
+
+
+def test_a_reading_that_takes_longer_than_the_wait_is_made_again_when_it_was_just_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(catching_up, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    ends = iter([Position(1, 99), Position(1, 100)])
+
+    def read() -> tuple[str, Position]:
+        now[0] += 25
+        return "read", next(ends)
+
+    assert catching_up.read_up_to(Position(1, 100), read, "the log") == "read"
 
 
 # --- the log's tail ---------------------------------------------------------------------------------------
@@ -427,7 +456,26 @@ def a_split(start: int, end: int, file: str = "0.log", snapshot_offset: int = -1
 def test_what_a_log_has_got_meanwhile_is_read_behind_what_was_read(
     before: list[LogSplit], now: list[LogSplit], behind: list[LogSplit] | None
 ) -> None:
-    assert splits_behind(LogPlan(before, 1, 1, 1), LogPlan(now, 2, 1, 2)) == behind
+    of_one_epoch = (Position(1, 0),)
+    assert splits_behind(LogPlan(before, 1, 1, 1), LogPlan(now, 2, 1, 2, of_one_epoch)) == behind
+
+
+def test_records_that_were_written_in_the_place_of_others_are_not_taken_for_what_a_log_has_got(tmp_path: Path) -> None:
+    """As many bytes: what was never committed was cut off meanwhile."""
+    value = [encode_record(ConfigRecord(2, "t", "retention.ms", "1"), 0)]
+
+    def write(*epochs: int) -> LogPlan:
+        batches = [
+            build_batch(base_offset=offset, leader_epoch=epoch, timestamp_ms=0, values=value)
+            for offset, epoch in enumerate(epochs)
+        ]
+        (tmp_path / f"{0:020d}.log").write_bytes(b"".join(batches))
+        return plan_log(tmp_path)
+
+    before = write(1, 1)
+    assert splits_behind(before, write(1, 1, 2)) == [a_split(180, 270, str(tmp_path / f"{0:020d}.log"))]
+    assert splits_behind(before, write(1, 2, 2)) is None
+    assert splits_behind(write(1, 2), write(1, 2, 2, 5)) is not None
 
 
 def test_a_log_begins_at_its_snapshot() -> None:

@@ -73,7 +73,7 @@ class Cluster:
         self.looks = 0
         self.meanwhile: Callable[[int], None] = lambda look: None
 
-    def read_log(self, low: int) -> tuple[LogStates, Position]:
+    def read_log(self, low: int, wanted: Position) -> tuple[LogStates, Position]:
         self.looks += 1
         self.meanwhile(self.looks)
         return states_of([*map(decode_record, self.values), *self.later], low), POSITION
@@ -98,7 +98,7 @@ def test_passwords_are_compared_decoded_and_told_as_hashes() -> None:
         ensemble.create("/config/brokers/7", config_json({KEY: text}))
         rules = ExpectedDifferences(producer_id_margin=4_000)
         report = quick_audit(
-            ensemble.session(), lambda low: (log, POSITION), rules=rules, settle_s=0, passwords=passwords
+            ensemble.session(), lambda low, wanted: (log, POSITION), rules=rules, settle_s=0, passwords=passwords
         )
         told = msgspec.json.encode(report).decode()
         assert not [each for each in (CLEAR, "another value", text) if each in told]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,18 @@ from state_machine.policy.audit_observations import schedule_checks
 from state_machine.policy.gates import rollback_is_possible
 from state_machine.policy.phases import Phase
 from state_machine.tables import AuditRun
-from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
+from tests.unit.state_machine.fakes import FAMILIES, PASSED_AUDIT, a_difference, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world
 
 EVERY_S = 900.0
 RED = Result(1, red_audit("orders-0", "orders-1"), "")
 PASSED_AUDITS = Result(0, PASSED_AUDIT, "")
+UNREAD = {**a_difference("The audit cannot read a log.", "Z2K-5001"), "kind": "not read"}
+NOT_COMPARED = Result(
+    2,
+    {**PASSED_AUDIT, "same": False, "families": [{**FAMILIES[0], "not_read": 1}], "differences": [UNREAD]},
+    "",
+)
 NO_RESULT = Result(2, None, "Z2K-5001 The audit cannot read the log.")
 
 
@@ -118,6 +125,24 @@ def test_a_result_that_is_missing_between_two_differences_does_not_hide_them(wor
 
     asyncio.run(story())
     assert AUDITS_DIVERGED.code in codes(world) & failed(world)
+
+
+def test_what_could_not_be_compared_is_said_and_looked_at_again_soon_each_time(world: World) -> None:
+    """As of the directory of a controller that was killed: the next audit is of another one."""
+
+    async def story() -> None:
+        await world.to_dual_write()
+        await an_audit(world)
+        for _ in range(3):
+            await an_audit(world, NOT_COMPARED)
+
+    asyncio.run(story())
+    assert results(world) == ["passed", "incomplete", "incomplete", "incomplete"]
+    asked = [run.asked_at for run in runs(world)]
+    assert all(later - earlier < 120 for earlier, later in pairwise(asked[1:]))
+    assert world.evidence.audits is not None
+    assert world.evidence.audits.last is not None
+    assert world.evidence.audits.last.said.endswith("1 not read: The audit cannot read a log. (Z2K-5001)")
 
 
 def test_no_pass_for_two_intervals_is_a_finding_and_closes_the_way_forward(world: World) -> None:

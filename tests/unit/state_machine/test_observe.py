@@ -25,7 +25,7 @@ from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters import log_observer
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.log_observer import LogVoter
+from state_machine.clusters.log_observer import LogObservation, LogVoter
 from state_machine.clusters.observe import (
     GAPS_KEPT,
     ControllerObservation,
@@ -127,6 +127,15 @@ def test_the_leader_is_the_one_whose_driver_counts() -> None:
     assert Observation(1.0, (gone, follower)).active is None, "a follower's driver is IDLE whatever goes on"
     assert Observation(1.0, (gone, follower)).answering is follower
     assert Observation(1.0, (gone,)).answering is None
+
+
+def test_the_newest_log_is_the_leaders_also_where_stock_leads_which_has_no_control_port() -> None:
+    """Another's directory lacks what was committed since it was stopped."""
+    stock_leads = LogObservation(problem="", leader=3002)
+    gone = ControllerObservation(3000, problem="gone")
+    assert Observation(1.0, (gone,), log=stock_leads).newest_log == 3002
+    assert Observation(1.0, (gone, a_voter(3001, leader=3001))).newest_log == 3001, "the log was not observed"
+    assert Observation(1.0, (gone,)).newest_log is None
 
 
 def test_of_two_that_say_they_lead_the_later_one_counts() -> None:
