@@ -120,6 +120,7 @@ def there_and_back(stage: RoadStage, back: Back, found: Mapping[int, bytes]) -> 
         in_the_way_back.kill("as soon as it was accepted", None)
 
     def why_not(view: dict[str, Any]) -> str | None:
+        assert " failed: " not in view["waiting"], f"it stands until a person acts: {view['waiting']}"
         return None if view["phase"] == "ROLLED_BACK" else f"{view['phase']}: {view['waiting']}"
 
     view = stage.wait_view(why_not, BACK_S)
