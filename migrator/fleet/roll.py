@@ -106,12 +106,14 @@ class NodeNow:
 
     whole: what has to hold before the next node. gone: the cluster does not count it as present.
     file_is_rendered: None where its file cannot be read.
+    registered_anew:  the log has another registration of it than before its stop.
     """
 
     process: ProcessState
     whole: Verdict
     gone: bool = False
     file_is_rendered: bool | None = None
+    registered_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +223,9 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         case RollStep.STOPPED:
             return _stopped(entry, seen)
         case RollStep.WRITTEN:
-            runs = seen.process is ProcessState.RUNNING  # a start of ours that was not noted; what is registered is new
-            if entry.back and entry.role == "broker" and not seen.gone and not runs:
+            # a start of ours that was not noted, or of somebody who did not wait: what is registered is the new one
+            started = seen.process is ProcessState.RUNNING or seen.registered_anew
+            if entry.back and entry.role == "broker" and not seen.gone and not started:
                 # the controller answers DUPLICATE_BROKER_REGISTRATION while the session before is valid
                 return Wait(f"{entry.name} is started when its registration of before is fenced")
             return Perform(entry.id, NodeAct.START)

@@ -500,7 +500,8 @@ class Roller:
             )
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
-        return NodeNow(seen.process, whole, gone=gone, file_is_rendered=seen.rendered)
+        anew = _registered_anew(snapshot, row)
+        return NodeNow(seen.process, whole, gone=gone, file_is_rendered=seen.rendered, registered_anew=anew)
 
     def _original_whole(
         self, evidence: Evidence, snapshot: Snapshot, node: FleetNode, seen: _Seen, work: _Work
@@ -703,6 +704,13 @@ def _registered_now(snapshot: Snapshot, row: RoadNode) -> dict[str, Any]:
         return {}
     found: Any = observed.broker(row.node_id) if row.role == BROKERS else observed.controller(row.node_id)
     return {"incarnation": "" if found is None else str(found.incarnation)}
+
+
+def _registered_anew(snapshot: Snapshot, row: RoadNode) -> bool:
+    """Of a broker, since its stop was ordered."""
+    observed = _log_of(snapshot)
+    found = observed.broker(row.node_id) if observed.known and row.role == BROKERS else None
+    return found is not None and row.incarnation not in ("", str(found.incarnation))
 
 
 def _is_gone(snapshot: Snapshot, node: FleetNode) -> bool:

@@ -162,7 +162,10 @@ def test_a_broker_on_its_way_back_that_was_started_before_it_was_noted_is_not_wa
     """The service was killed between the two. It runs and is registered, so it never goes away again."""
     entry = broker(1, RollStep.WRITTEN, back=True)
     assert decide([entry], now(nodes={1: seen()})) == Perform(1, NodeAct.START)
-    assert isinstance(decide([entry], now(nodes={1: seen(ProcessState.NOT_READ)})), Wait)
+    not_read = seen(ProcessState.NOT_READ)
+    assert isinstance(decide([entry], now(nodes={1: not_read})), Wait)
+    by_a_person = replace(not_read, registered_anew=True)
+    assert decide([entry], now(nodes={1: by_a_person})) == Perform(1, NodeAct.START)
 
 
 def test_brokers_are_begun_by_their_turn_before_rack_and_id() -> None:

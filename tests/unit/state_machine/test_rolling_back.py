@@ -188,6 +188,22 @@ def test_a_service_that_dies_at_every_step_of_both_rolls_back_goes_on_each_time(
         assert len(away) <= 1, joined.acts
 
 
+def test_a_broker_whose_start_was_not_noted_before_the_service_died_is_not_waited_for(world: RollingBack) -> None:
+    """It runs and is registered, so no registration of before will be fenced any more."""
+
+    async def first() -> None:
+        await world.to_rolling()
+        await world.rolled_until((0, 1))
+        await world.ask_back()
+        await world.until(lambda: world.step_back(1) == "WRITTEN")
+
+    asyncio.run(first())
+    world.hosts.state(1, "running")
+    world.start_service()
+    asyncio.run(world.to_the_start())
+    assert world.hosts.runs(1)
+
+
 @pytest.mark.parametrize("step", ["STOPPING", "STOPPED", "WRITTEN", "STARTED"])
 def test_a_roll_that_is_half_done_is_left_with_the_broker_that_is_away_first(world: RollingBack, step: str) -> None:
     async def story() -> None:
