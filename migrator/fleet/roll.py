@@ -107,6 +107,7 @@ class NodeNow:
     whole: what has to hold before the next node. gone: the cluster does not count it as present.
     file_is_rendered: None where its file cannot be read.
     registered_anew:  the log has another registration of it than before its stop.
+    registers_never:  only another restart makes it register.
     """
 
     process: ProcessState
@@ -114,6 +115,7 @@ class NodeNow:
     gone: bool = False
     file_is_rendered: bool | None = None
     registered_anew: bool = False
+    registers_never: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +262,8 @@ def _started(entry: RollEntry, seen: NodeNow) -> Decision:
         return Fail(entry.id, NODE_ENDED.found(node=entry.name))
     if seen.whole.holds:
         return Reached(entry.id, RollStep.BACK if entry.alone else RollStep.WHOLE)
+    if seen.registers_never:
+        return Perform(entry.id, NodeAct.STOP)
     if entry.instruction and seen.process is not ProcessState.RUNNING:
         return Wait(_instructed(entry))
     return Wait(f"{entry.name} is not whole yet ({entry.began_s:.0f} s): {seen.whole.reason()}")

@@ -74,6 +74,7 @@ from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
+from state_machine.road.unsent_registrations import UnsentRegistrations
 from state_machine.road.way_back import into_zookeeper_mode, kept_for, left_half_way, to_original_file, turns_of
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
@@ -116,6 +117,7 @@ class _Work:
     running: _Running | None = None
     seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
     replicas: ReplicasWatch | None = None
+    unsent: UnsentRegistrations = field(default_factory=UnsentRegistrations)
 
 
 class Roller:
@@ -218,6 +220,8 @@ class Roller:
                 await self._fail(snapshot, roll, rows[node_id], cause)
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
+                if act is NodeAct.STOP and rows[node_id].step == RollStep.STARTED:
+                    await self._note_unsent(snapshot, roll, rows[node_id], work)
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
 
     def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work) -> Verdict:
@@ -500,8 +504,15 @@ class Roller:
             )
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
-        anew = _registered_anew(snapshot, row)
-        return NodeNow(seen.process, whole, gone=gone, file_is_rendered=seen.rendered, registered_anew=anew)
+        stock = roll in (Roll.STOCK, Roll.SOAK, Roll.FINAL)
+        return NodeNow(
+            seen.process,
+            whole,
+            gone=gone,
+            file_is_rendered=seen.rendered,
+            registered_anew=_registered_anew(snapshot, row),
+            registers_never=stock and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
+        )
 
     def _original_whole(
         self, evidence: Evidence, snapshot: Snapshot, node: FleetNode, seen: _Seen, work: _Work
@@ -567,6 +578,12 @@ class Roller:
             journal.record(self._store, snapshot.id, roll, node_id, at=self._clock(), **columns)
 
         await self._store.away(write)
+
+    async def _note_unsent(self, snapshot: Snapshot, roll: Roll, row: RoadNode, work: _Work) -> None:
+        work.unsent.note(row)
+        log.warning("roll.registration_not_sent", roll=roll, node=row.node_id)
+        detail = f"{row.detail}; started again, as it never sent its registration (KAFKA-20247)"
+        await self._record(snapshot, roll, row.node_id, detail=detail)
 
     async def _fail(self, snapshot: Snapshot, roll: Roll, row: RoadNode, cause: Occurrence) -> None:
         log.error("roll.failed", roll=roll, node=row.node_id, code=cause.code, reason=cause.text)
