@@ -226,13 +226,14 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
             return _stopped(entry, seen)
         case RollStep.WRITTEN:
             # a start of ours that was not noted, or of somebody who did not wait: what is registered is the new one
-            started = seen.process is ProcessState.RUNNING or seen.registered_anew
+            unknown = seen.process is not ProcessState.STOPPED
+            started = seen.process is ProcessState.RUNNING or (seen.registered_anew and unknown)
             if entry.back and entry.role == "broker" and not seen.gone and not started:
                 # the controller answers DUPLICATE_BROKER_REGISTRATION while the session before is valid
                 return Wait(f"{entry.name} is started when its registration of before is fenced")
             return Perform(entry.id, NodeAct.START)
         case RollStep.STARTED:
-            return _started(entry, seen)
+            return _started(entry, seen, now.cluster)
         case RollStep.PENDING | RollStep.PREPARED | RollStep.WHOLE | RollStep.FAILED | RollStep.BACK:
             raise AssertionError(f"{entry.name} is not under way: {entry.step}")
         case _:
@@ -257,12 +258,14 @@ def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
     return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, RollStep.WRITTEN)
 
 
-def _started(entry: RollEntry, seen: NodeNow) -> Decision:
+def _started(entry: RollEntry, seen: NodeNow, cluster: Verdict) -> Decision:
     if seen.process is ProcessState.STOPPED:
         return Fail(entry.id, NODE_ENDED.found(node=entry.name))
     if seen.whole.holds:
         return Reached(entry.id, RollStep.BACK if entry.alone else RollStep.WHOLE)
     if seen.registers_never:
+        if not cluster.holds:
+            return Wait(f"{entry.name} never registers; before it is started again: {cluster.reason()}")
         return Perform(entry.id, NodeAct.STOP)
     if entry.instruction and seen.process is not ProcessState.RUNNING:
         return Wait(_instructed(entry))

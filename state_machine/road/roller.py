@@ -74,7 +74,7 @@ from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
-from state_machine.road.unsent_registrations import UnsentRegistrations
+from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop
 from state_machine.road.way_back import into_zookeeper_mode, kept_for, left_half_way, to_original_file, turns_of
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
@@ -220,8 +220,6 @@ class Roller:
                 await self._fail(snapshot, roll, rows[node_id], cause)
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
-                if act is NodeAct.STOP and rows[node_id].step == RollStep.STARTED:
-                    await self._note_unsent(snapshot, roll, rows[node_id], work)
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
 
     def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work) -> Verdict:
@@ -269,8 +267,13 @@ class Roller:
         before = RECORDED_BEFORE[act]
         if before is not None and row.step != before:
             at = self._clock()
-            columns = {"step": before, "began_at": at, "instruction": "", **_registered_now(snapshot, row)}
-            await self._record(snapshot, roll, row.node_id, **columns, evidence=ready_before(ready, at))
+            columns = {"step": before, "instruction": "", **_registered_now(snapshot, row)}
+            if row.step == RollStep.STARTED:
+                log.warning("roll.registration_not_sent", roll=roll, node=row.node_id)
+                columns |= before_its_second_stop(row)
+            else:
+                columns |= {"began_at": at, "evidence": ready_before(ready, at)}
+            await self._record(snapshot, roll, row.node_id, **columns)
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
@@ -511,13 +514,17 @@ class Roller:
             gone=gone,
             file_is_rendered=seen.rendered,
             registered_anew=_registered_anew(snapshot, row),
-            registers_never=stock and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
+            registers_never=stock
+            and seen.rendered is True
+            and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
         )
 
     def _original_whole(
         self, evidence: Evidence, snapshot: Snapshot, node: FleetNode, seen: _Seen, work: _Work
     ) -> Verdict:
-        """It was started only after ZooKeeper had lost its registration of before, so the one that is there is new."""
+        """We start it only after ZooKeeper had lost its registration of before. One that somebody else started earlier
+        ends when it finds that registration.
+        """
         there = not _is_gone_in_zookeeper(snapshot, node) and evidence.holder is not Holder.UNKNOWN
         fleet = self._fleets.fleet(snapshot.migration.name)
         own = own_process(seen.process, seen.rendered)
@@ -578,12 +585,6 @@ class Roller:
             journal.record(self._store, snapshot.id, roll, node_id, at=self._clock(), **columns)
 
         await self._store.away(write)
-
-    async def _note_unsent(self, snapshot: Snapshot, roll: Roll, row: RoadNode, work: _Work) -> None:
-        work.unsent.note(row)
-        log.warning("roll.registration_not_sent", roll=roll, node=row.node_id)
-        detail = f"{row.detail}; started again, as it never sent its registration (KAFKA-20247)"
-        await self._record(snapshot, roll, row.node_id, detail=detail)
 
     async def _fail(self, snapshot: Snapshot, roll: Roll, row: RoadNode, cause: Occurrence) -> None:
         log.error("roll.failed", roll=roll, node=row.node_id, code=cause.code, reason=cause.text)

@@ -1,7 +1,7 @@
 """A stock controller that follows the log and never registers: only another restart makes it send its registration.
 
 In:   what the log says of the controller that is under way.
-Out:  whether to start it again: after `UNSENT_S`, once for each roll and node in one life of the service.
+Out:  whether to start it again: after `UNSENT_S`, once in each roll.
 Elsewhere: the stop and the start (roller.py, migrator/fleet/roll.py).
 Source: Kafka 3.9 `ControllerRegistrationManager`: a request that finds no leader within five seconds is given up, and
 counts as one that is under way ever after (KAFKA-20247).
@@ -12,22 +12,34 @@ from __future__ import annotations
 from typing import Final
 
 from migrator.fleet.roll import RollStep
-from state_machine.clusters.log_observer import LogObservation
+from state_machine.clusters.log_observer import LogObservation, LogVoter
 from state_machine.tables import RoadNode
 
 UNSENT_S: Final = 30.0
 """A controller that has everything and knows a leader registers within two seconds."""
 FOLLOWS_MS: Final = 10_000
+STARTED_AGAIN: Final = "started again, as it never sent its registration (KAFKA-20247)"
+"""In the journal, so that another life of the service does not do it once more."""
 
 
 def is_unsent(row: RoadNode, observed: LogObservation) -> bool:
-    """It runs in its quorum, has what is committed, and what is registered is the process of before."""
-    if row.step != RollStep.STARTED or not observed.known or observed.leader is None:
+    """It runs in its quorum, has what is committed, and what is registered is the process of before. It does not lead,
+    and every voter follows: its stop takes no majority away.
+    """
+    if row.step != RollStep.STARTED or not observed.known or observed.leader in (None, row.node_id):
         return False
-    voter, controller = observed.voter(row.node_id), observed.controller(row.node_id)
-    if voter is None or voter.lag != 0 or (voter.fetched_ms_ago or 0) > FOLLOWS_MS:
+    if observed.voter(row.node_id) is None or not all(_follows(each, observed) for each in observed.voters):
         return False
+    controller = observed.controller(row.node_id)
     return controller is None or controller.incarnation == row.incarnation
+
+
+def _follows(voter: LogVoter, observed: LogObservation) -> bool:
+    """Each record makes a voter look behind for a moment."""
+    if voter.id == observed.leader:
+        return True
+    caught_up = voter.lag == 0 or (voter.caught_up_ms_ago is not None and voter.caught_up_ms_ago < FOLLOWS_MS)
+    return caught_up and voter.fetched_ms_ago is not None and voter.fetched_ms_ago < FOLLOWS_MS
 
 
 class UnsentRegistrations:
@@ -35,7 +47,6 @@ class UnsentRegistrations:
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, int], float] = {}
-        self._started_again: set[tuple[str, int]] = set()
 
     def is_due(self, row: RoadNode, observed: LogObservation, now: float) -> bool:
         """Whether it has been one for so long, and was not started again for it before."""
@@ -43,8 +54,9 @@ class UnsentRegistrations:
         if not is_unsent(row, observed):
             self._since.pop(key, None)
             return False
-        return now - self._since.setdefault(key, now) >= UNSENT_S and key not in self._started_again
+        return now - self._since.setdefault(key, now) >= UNSENT_S and STARTED_AGAIN not in row.detail
 
-    def note(self, row: RoadNode) -> None:
-        """It is started again now."""
-        self._started_again.add((row.roll, row.node_id))
+
+def before_its_second_stop(row: RoadNode) -> dict[str, str]:
+    """Columns. When it began and what held then stay those of its first stop, and so does its deadline."""
+    return {"detail": f"{row.detail}; {STARTED_AGAIN}"}

@@ -166,6 +166,8 @@ def test_a_broker_on_its_way_back_that_was_started_before_it_was_noted_is_not_wa
     assert isinstance(decide([entry], now(nodes={1: not_read})), Wait)
     by_a_person = replace(not_read, registered_anew=True)
     assert decide([entry], now(nodes={1: by_a_person})) == Perform(1, NodeAct.START)
+    ended = replace(by_a_person, process=ProcessState.STOPPED)
+    assert isinstance(decide([entry], now(nodes={1: ended})), Wait), "it will be fenced"
 
 
 def test_brokers_are_begun_by_their_turn_before_rack_and_id() -> None:

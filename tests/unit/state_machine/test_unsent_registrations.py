@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from migrator.fleet.actuator import ProcessState
-from migrator.fleet.roll import NodeAct, Perform, RollStep, decide
+from migrator.fleet.roll import NodeAct, Perform, RollStep, Wait, decide
 from state_machine.clusters.log_observer import LogController, LogObservation, LogVoter
 from state_machine.policy.road_observations import Roll
-from state_machine.road.unsent_registrations import UNSENT_S, UnsentRegistrations, is_unsent
+from state_machine.road.unsent_registrations import UNSENT_S, UnsentRegistrations, before_its_second_stop, is_unsent
 from state_machine.tables import RoadNode
-from tests.unit.fleet.test_roll import broker, now, seen
+from tests.unit.fleet.test_roll import NOT_READY, broker, now, seen
 from tests.unit.state_machine.under_stock import UnderStock
 
 NODE = 3002
@@ -22,7 +22,7 @@ FOLLOWS = LogObservation(
     problem="",
     leader=3001,
     controllers=(LogController(NODE, "before", zk_migration_ready=True),),
-    voters=(LogVoter(NODE, 100, 0, 300),),
+    voters=(LogVoter(3000, 100, 0, 300), LogVoter(3001, 100, 0), LogVoter(NODE, 100, 0, 300)),
 )
 
 
@@ -32,7 +32,7 @@ def world(tmp_path: Path) -> UnderStock:
 
 
 def a_row(step: str = "STARTED") -> RoadNode:
-    return RoadNode(roll="final", node_id=NODE, role="controller", step=step, incarnation="before")
+    return RoadNode(roll="final", node_id=NODE, role="controller", step=step, incarnation="before", detail="final file")
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,24 @@ def a_row(step: str = "STARTED") -> RoadNode:
         {"controllers": (LogController(NODE, "after", zk_migration_ready=False),)},
         {"leader": None},
         {"problem": "no controller leads"},
+        {"leader": NODE},
         {"voters": (LogVoter(NODE, 100, 3, 300),)},
         {"voters": (LogVoter(NODE, 100, 0, 60_000),)},
+        {"voters": (LogVoter(NODE, 100, 0),)},
         {"voters": ()},
+        {"voters": (LogVoter(3000, 100, 50, 900_000), *FOLLOWS.voters[1:])},
     ],
-    ids=["registered", "no leader", "not observed", "behind", "away", "no voter"],
+    ids=[
+        "registered",
+        "no leader",
+        "not observed",
+        "leads",
+        "behind",
+        "away",
+        "unknown",
+        "no voter",
+        "another is away",
+    ],
 )
 def test_only_one_that_follows_and_is_registered_as_before_is_meant(changes: dict[str, object]) -> None:
     assert is_unsent(a_row(), FOLLOWS)
@@ -61,14 +74,21 @@ def test_it_has_half_a_minute_and_is_started_again_once() -> None:
     assert not unsent.is_due(row, FOLLOWS, UNSENT_S + 1)
     assert not unsent.is_due(row, FOLLOWS, 2 * UNSENT_S)
     assert unsent.is_due(row, FOLLOWS, 2 * UNSENT_S + 1)
-    unsent.note(row)
+    row.detail = before_its_second_stop(row)["detail"]
     assert not unsent.is_due(row, FOLLOWS, 3 * UNSENT_S)
+    assert not UnsentRegistrations().is_due(row, FOLLOWS, 0.0), "nor in another life of the service"
+
+
+def test_a_record_on_its_way_does_not_begin_the_half_minute_anew() -> None:
+    flickers = msgspec.structs.replace(FOLLOWS, voters=(LogVoter(NODE, 100, 1, 300, caught_up_ms_ago=600),))
+    assert is_unsent(a_row(), flickers)
 
 
 def test_it_is_stopped_as_any_node_before_its_start() -> None:
     entry = broker(NODE, RollStep.STARTED, role="controller")
     stuck = seen(ProcessState.RUNNING, registers_never=True)
     assert decide([entry], now(nodes={NODE: stuck})) == Perform(NODE, NodeAct.STOP)
+    assert isinstance(decide([entry], now(nodes={NODE: stuck}, cluster=NOT_READY)), Wait)
 
 
 def test_the_replacement_goes_on_by_itself(world: UnderStock) -> None:
