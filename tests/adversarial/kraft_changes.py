@@ -72,6 +72,8 @@ from migrator.wire.schema import Message
 
 ANSWER_S: Final = 20.0
 LEADER_S: Final = 30.0
+RETENTION_MS: Final = (86_400_000, 172_800_000)
+"""Longer than any story: what retention deletes looks like a loss."""
 WHOLE_S: Final = 120.0
 DOWN_S: Final = 2.0
 """How long whoever was killed stays away."""
@@ -155,7 +157,7 @@ class Story:
     def configure_topic(self) -> None:
         key, value = self._chance.choice(
             [
-                ("retention.ms", str(self._chance.randrange(3_600_000, 7_200_000))),
+                ("retention.ms", str(self._chance.randrange(*RETENTION_MS))),
                 ("max.message.bytes", str(self._chance.randrange(500_000, 2_000_000))),
                 ("segment.bytes", str(self._chance.randrange(1 << 20, 1 << 24))),
             ]
