@@ -226,8 +226,8 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
             return _stopped(entry, seen)
         case RollStep.WRITTEN:
             # a start of ours that was not noted, or of somebody who did not wait: what is registered is the new one
-            unknown = seen.process is not ProcessState.STOPPED
-            started = seen.process is ProcessState.RUNNING or (seen.registered_anew and unknown)
+            may_run = seen.process is not ProcessState.STOPPED
+            started = seen.process is ProcessState.RUNNING or (may_run and seen.registered_anew)
             if entry.back and entry.role == "broker" and not seen.gone and not started:
                 # the controller answers DUPLICATE_BROKER_REGISTRATION while the session before is valid
                 return Wait(f"{entry.name} is started when its registration of before is fenced")
