@@ -119,6 +119,14 @@ def ask(address: str, authority: Authority, shown: Path | None, token: str) -> i
         return type(error).__name__
 
 
+def why_not_left_alone(service: RemoteService, cluster: LabCluster) -> str | None:
+    """A broker may meet the flaw of docs/undo.md; then our controller is right to run on until it is restarted."""
+    waiting = str(service.get()["waiting"])
+    if "until every broker forwards requests" in waiting:
+        return f"{waiting}; {cluster.restart_flawed()} brokers restarted"
+    return None if "still run on other hosts" in waiting else waiting
+
+
 def test_a_controller_on_another_host_is_adopted_driven_audited_and_not_stopped(laboratory: Laboratory) -> None:
     authority, renewed = Authority(laboratory.directory / "authority"), Authority(laboratory.directory / "renewed")
     stranger = Authority(laboratory.directory / "stranger")
@@ -163,7 +171,7 @@ def test_a_controller_on_another_host_is_adopted_driven_audited_and_not_stopped(
         service.step("rollback", "ROLLED_BACK", reason="and back")
         wait_zookeeper_rules(cluster)
         wait_for(
-            lambda: None if "still run on other hosts" in service.get()["waiting"] else str(service.get()["waiting"]),
+            lambda: why_not_left_alone(service, cluster),
             "the service says that the controller is not its own to stop",  # a minute after the rollback
         )
         assert controller.process.alive
