@@ -388,7 +388,8 @@ class Acts:
         done = "done: a broker is the active controller, as it was before"
         if evidence.driver_state == State.RETIRED:
             if BROKERS_FORWARD_NOTHING.code in evidence.driver_alarms:
-                return WaitingReason(f"{done}. Our controllers run on until every broker forwards requests")
+                why = f"until every broker forwards requests ({BROKERS_FORWARD_NOTHING.code})"
+                return WaitingReason(f"{done}. Our controllers run on {why}")
             if evidence.driver_state_s < ASKS_BROKERS_S:
                 return WaitingReason(f"{done}. For a minute our controllers ask every broker if it forwards requests")
         if evidence.driver_state == State.RETIRED or evidence.driver_state in NOTHING_CLAIMED:

@@ -31,12 +31,26 @@ from migrator.lab.servers.tools import dump_metadata_log
 from migrator.model.levels import CONTROLLER_REGISTRATION, DIRECTORIES
 from migrator.node.config.formatting import level_of
 from tests.e2e.support import claims, wait_for
-from tests.e2e.whole_way import there_and_back, topic_made, waiting
+from tests.e2e.whole_way import there_and_back, topic_made, waiting, waiting_brokers
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-VERSIONS = [("3.6.2", "3.6-IV1"), ("3.7.2", "3.7-IV1"), ("3.7.2", "3.7-IV2"), ("3.8.1", "3.8"), ("3.9.2", "3.9")]
+VERSIONS = [
+    ("3.6.0", "3.6-IV2"),
+    ("3.6.1", "3.6-IV1"),
+    ("3.6.2", "3.6-IV1"),
+    ("3.7.2", "3.7-IV1"),
+    ("3.7.2", "3.7-IV2"),
+    ("3.7.2", "3.7-IV4"),
+    ("3.8.1", "3.8"),
+    ("3.9.2", "3.6-IV2"),
+    ("3.9.2", "3.7-IV4"),
+    ("3.9.2", "3.8"),
+    ("3.9.2", "3.9"),
+]
+"""Kafka, and its brokers' inter.broker.protocol.version: "3.6" is 3.6-IV2, "3.7" is 3.7-IV4."""
 LOWEST: Final = "3.6-IV1"
+BELOW_IT: Final = "3.6-IV0"
 ZOOKEEPERS: Final = ["3.5.10", "3.6.4", "3.7.2", "3.9.3"]
 """Beside 3.8.4, which comes with each Kafka here and serves every other test."""
 TOO_OLD: Final = [("3.4.1", "3.4"), ("3.5.2", "3.5")]
@@ -121,10 +135,23 @@ def test_brokers_below_the_lowest_level_are_refused_and_served_on_by_zookeeper(
     assert all(each.is_running for each in cluster.brokers), "a broker read a record that it does not know"
     topic_made(cluster, "made-meanwhile")
     ours.stop()
-
-    (spec,) = quorum_specs(of_version, count=1, zookeeper_connect=cluster.zookeeper_connect, release=ibp)
     shutil.rmtree(ours.data)
-    at_their_level = OurController(of_version, spec, cluster.cluster_id)
+    assert_controllers_do_not_lead(of_version, cluster, ibp)
+
+
+@pytest.mark.parametrize("kafka", ["3.6.2", "3.9.2"])
+def test_controllers_of_a_level_without_metadata_transactions_do_not_lead(of_version: Laboratory, kafka: str) -> None:
+    assert of_version.artifacts.version == kafka
+    cluster = LabCluster(of_version, brokers=2, ibp=BELOW_IT)
+    waiting_brokers(cluster, ibp=BELOW_IT)
+    topic_made(cluster, "made-before")
+    assert_controllers_do_not_lead(of_version, cluster, BELOW_IT)
+
+
+def assert_controllers_do_not_lead(laboratory: Laboratory, cluster: LabCluster, ibp: str) -> None:
+    """ibp: the brokers' own, at which the controllers are formatted. ZooKeeper serves the cluster on."""
+    (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=cluster.zookeeper_connect, release=ibp)
+    at_their_level = OurController(laboratory, spec, cluster.cluster_id)
     at_their_level.prepare()
     at_their_level.launch()
     wait_for(lambda: None if CANNOT_ACTIVATE.code in at_their_level.process.log_text() else "silent", "it is named")

@@ -236,7 +236,8 @@ def _bring_with_ivy(
     say: Say,
     module: str | None = None,
 ) -> None:
-    """module: what to bring in place of Kafka."""
+    """module: the file for Ivy that names a ZooKeeper server in place of Kafka."""
+    what = f"Kafka {version}" if module is None else f"ZooKeeper {version}"
     work = target.with_name("ivy-run")
     work.mkdir(exist_ok=True)
     repository = environment.get("ZK2KRAFT_MAVEN_MIRROR") or MAVEN_CENTRAL
@@ -248,14 +249,14 @@ def _bring_with_ivy(
     command += ["-cache", str(cache / "ivy"), "-types", "jar", "bundle", "-warn"]
     command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
     for attempt in range(1, BRING_ATTEMPTS + 1):
-        problem = _run_ivy(command, work, cache / "ivy", version, say)
+        problem = _run_ivy(command, work, cache / "ivy", what, say)
         if problem is None:
             return
-        say(f"attempt {attempt} of {BRING_ATTEMPTS} to bring Kafka {version} failed: {problem}")
-    raise ARTIFACTS_UNAVAILABLE.error(artifact=f"Kafka {version} from {without_secrets(repository)}", reason=problem)
+        say(f"attempt {attempt} of {BRING_ATTEMPTS} to bring {what} failed: {problem}")
+    raise ARTIFACTS_UNAVAILABLE.error(artifact=f"{what} from {without_secrets(repository)}", reason=problem)
 
 
-def _run_ivy(command: list[str], work: Path, ivy_cache: Path, version: str, say: Say) -> str | None:
+def _run_ivy(command: list[str], work: Path, ivy_cache: Path, what: str, say: Say) -> str | None:
     """None when it worked, else Ivy's own words for what did not."""
     with Processes(work) as processes:
         ivy = processes.start("ivy", command)
@@ -267,7 +268,7 @@ def _run_ivy(command: list[str], work: Path, ivy_cache: Path, version: str, say:
             descriptions = sum(1 for _ in ivy_cache.glob("**/*.xml"))
             return f"{descriptions} descriptions and {sum(jars) / 1e6:.0f} MB of jars are in the cache so far"
 
-        wait_until(why_not, name=f"Kafka {version}", deadline_s=BRING_DEADLINE_S, say=say, poll_every_s=0.2)
+        wait_until(why_not, name=what, deadline_s=BRING_DEADLINE_S, say=say, poll_every_s=0.2)
         return None if ivy.exit_code == 0 else without_secrets(_ivy_problem(ivy.log_text()))
 
 
