@@ -25,7 +25,7 @@ from migrator.lab.servers.artifacts import cache_directory
 DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
 RUN: Final = Path("/run/zk2kraft-docker")
 OWN: Final = {"DOCKER_HOST": f"unix://{RUN / 'docker.sock'}"}
-START_DEADLINE_S: Final = 60.0
+START_DEADLINE_S: Final = 180.0
 STOP_DEADLINE_S: Final = 60.0
 COMMAND_DEADLINE_S: Final = 120.0
 
@@ -108,8 +108,10 @@ def opened() -> Iterator[Engine]:
         return
     RUN.mkdir(mode=0o700, exist_ok=True)
     engine = Engine(OWN, RUN / "dockerd.log")
+    data = cache_directory(os.environ) / "docker"
+    shutil.rmtree(data / "containers", ignore_errors=True)  # of a killed run: the engine would start them again
     words = ["dockerd", "--host", OWN["DOCKER_HOST"], "--group", "root", "--exec-root", RUN / "exec"]
-    words += ["--pidfile", RUN / "dockerd.pid", "--data-root", cache_directory(os.environ) / "docker"]
+    words += ["--pidfile", RUN / "dockerd.pid", "--data-root", data]
     assert engine.log is not None
     with engine.log.open("wb") as log:
         daemon = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
