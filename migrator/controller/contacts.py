@@ -38,7 +38,7 @@ class Contacts:
         self.odd_hosts: dict[int, Occurrence] = {}
         """Brokers whose latest registration was refused for a host that nobody can connect to (Z2K-2151)."""
         self.too_old: dict[int, Occurrence] = {}
-        """Brokers whose latest fetch was refused: their release cannot read the log (Z2K-1053)."""
+        """Brokers whose latest fetch was refused, for their release (Z2K-1053, Z2K-1054)."""
 
     def clear(self, brokers: Iterable[int], now_ms: int) -> None:
         """A new leadership: every registered broker gets a fresh session."""

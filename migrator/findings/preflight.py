@@ -128,6 +128,17 @@ RELEASE_TOO_OLD = Finding(
     cases=("F-12",),
 )
 
+RELEASE_KEEPS_LEADERS = Finding(
+    code="Z2K-1054",
+    says="Broker {broker} runs Kafka {release}, which refuses a KRaft controller's word about a partition whose leader "
+    "epoch did not change.",
+    means="A flaw of Kafka 3.6.0 and 3.6.1 (KAFKA-16121), mended in 3.6.2 and 3.7.0. After a takeover such a broker "
+    "would refuse the metadata that every broker gets, and later every reassignment. This controller gives it nothing "
+    "of the log: it goes on in ZooKeeper mode, and the takeover gate stays closed.",
+    remedy="Upgrade the broker to 3.6.2 or later (3.9 is best) before the takeover. Follow the runbook.",
+    cases=("F-12",),
+)
+
 IBP_DIFFERS = Finding(
     code="Z2K-1090",
     says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum was formatted with metadata.version "

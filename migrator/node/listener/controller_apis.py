@@ -21,7 +21,7 @@ from migrator.controller.refusals import is_refusable, refuse
 from migrator.controller.requests import EnvelopeRefused, open_envelope, wrap_envelope
 from migrator.controller.security.permissions import ON_CLUSTER
 from migrator.findings.finding import FindingError
-from migrator.findings.preflight import RELEASE_TOO_OLD
+from migrator.findings.preflight import RELEASE_KEEPS_LEADERS, RELEASE_TOO_OLD
 from migrator.model.image import METADATA_VERSION
 from migrator.model.levels import LATEST, level_name, level_of_release
 from migrator.model.values import ScramCredential, ScramKey
@@ -64,6 +64,10 @@ NAMED_MAX: Final = 100
 """Brokers that are named as too old: who fetches is not authorized yet, and may claim any id."""
 KAFKA_CLIENT: Final = "apache-kafka-java"
 """How brokers name themselves in ApiVersions, with their release."""
+KEEP_LEADERS: Final = frozenset({"3.6.0", "3.6.1"})
+"""Releases whose brokers take no LeaderAndIsr for a partition with an equal leader epoch, whoever sends it.
+Source: Kafka 3.6.2 and 3.7.0 `ReplicaManager.becomeLeaderOrFollower`, KAFKA-16121.
+"""
 
 
 @dataclass(slots=True)
@@ -124,18 +128,25 @@ class ControllerApis:
             return refuse(request, Error.UNKNOWN_SERVER_ERROR)
 
     def _cannot_read(self, request: FetchRequest | FetchSnapshotRequest, caller: Caller) -> bool:
-        """Whether this is a broker whose release does not know the log's level: it would end at a record of it."""
+        """Whether this is a broker whose release does not know the log's level: it would end at a record of it. Or one
+        that would not do what it is told after a takeover.
+        """
         broker = replica_of(request) if isinstance(request, FetchRequest) else request.replica_id
         highest = level_of_release(caller.release) if caller.software == KAFKA_CLIENT else 0
         if broker < 0 or broker in self._raft.voter.voters or not highest:
             return False
         level = self._controller.image.features.get(METADATA_VERSION)  # none before its own log is read
         refused = self._controller.contacts.too_old
-        if highest >= (level or LATEST):
+        too_old = highest < (level or LATEST)
+        if not too_old and caller.release not in KEEP_LEADERS:
             refused.pop(broker, None)
             return False
         if level is not None and broker not in refused and len(refused) < NAMED_MAX:
-            found = RELEASE_TOO_OLD.found(broker=broker, release=caller.release, level=level_name(level))
+            found = (
+                RELEASE_TOO_OLD.found(broker=broker, release=caller.release, level=level_name(level))
+                if too_old
+                else RELEASE_KEEPS_LEADERS.found(broker=broker, release=caller.release)
+            )
             log.warning("fetch.refused", code=found.code, reason=found.text)
             refused[broker] = found
         return True

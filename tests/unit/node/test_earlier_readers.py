@@ -61,6 +61,17 @@ def test_a_broker_that_cannot_read_the_level_is_told_to_ask_again_and_named(rele
     assert contacts.too_old == {}, "it was upgraded"
 
 
+@pytest.mark.parametrize("release", ["3.6.0", "3.6.1"])
+def test_a_broker_that_refuses_equal_leader_epochs_is_kept_out_and_named(release: str) -> None:
+    apis, contacts = some_apis(13)
+    assert asked(apis, release, FetchRequest(replica_id=BROKER)).error_code == Error.BROKER_NOT_AVAILABLE
+    found = contacts.too_old[BROKER]
+    assert found.code == "Z2K-1054"
+    assert f"Broker {BROKER} runs Kafka {release}" in found.text
+    assert asked(apis, "3.6.2", FetchRequest(replica_id=BROKER)) is READ
+    assert contacts.too_old == {}, "it was upgraded"
+
+
 @pytest.mark.parametrize(
     ("release", "level"), [("3.6.2", 13), ("3.6.2", 14), ("3.8.1", 20), ("3.9.2", 21), ("4.0.0", 21)]
 )
