@@ -133,8 +133,8 @@ RELEASE_KEEPS_LEADERS = Finding(
     says="Broker {broker} runs Kafka {release}, which refuses a KRaft controller's word about a partition whose leader "
     "epoch did not change.",
     means="A flaw of Kafka 3.6.0 and 3.6.1 (KAFKA-16121), mended in 3.6.2 and 3.7.0. After a takeover such a broker "
-    "would refuse the metadata that every broker gets, and later every reassignment. This controller gives it nothing "
-    "of the log: it goes on in ZooKeeper mode, and the takeover gate stays closed.",
+    "would refuse the metadata that every broker gets, and later every reassignment. Until then this controller gives "
+    "it nothing of the log: it goes on in ZooKeeper mode, and the takeover gate stays closed.",
     remedy="Upgrade the broker to 3.6.2 or later (3.9 is best) before the takeover. Follow the runbook.",
     cases=("F-12",),
 )

@@ -24,7 +24,7 @@ from migrator.findings.finding import FindingError
 from migrator.findings.preflight import RELEASE_KEEPS_LEADERS, RELEASE_TOO_OLD
 from migrator.model.image import METADATA_VERSION
 from migrator.model.levels import LATEST, level_name, level_of_release
-from migrator.model.values import ScramCredential, ScramKey
+from migrator.model.values import MigrationState, ScramCredential, ScramKey
 from migrator.node.brokers.denials import Denials
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import VoterObservations
@@ -128,8 +128,10 @@ class ControllerApis:
             return refuse(request, Error.UNKNOWN_SERVER_ERROR)
 
     def _cannot_read(self, request: FetchRequest | FetchSnapshotRequest, caller: Caller) -> bool:
-        """Whether this is a broker whose release does not know the log's level: it would end at a record of it. Or one
-        that would not do what it is told after a takeover.
+        """Whether this is a broker whose release does not know the log's level: it would end at a record of it.
+
+        Or, before the takeover, one that would refuse what it is told after it. Stock controllers may have begun a
+        dual-write with such a broker: without metadata it would be worse off.
         """
         broker = replica_of(request) if isinstance(request, FetchRequest) else request.replica_id
         highest = level_of_release(caller.release) if caller.software == KAFKA_CLIENT else 0
@@ -138,7 +140,8 @@ class ControllerApis:
         level = self._controller.image.features.get(METADATA_VERSION)  # none before its own log is read
         refused = self._controller.contacts.too_old
         too_old = highest < (level or LATEST)
-        if not too_old and caller.release not in KEEP_LEADERS:
+        before_takeover = self._controller.image.migration is MigrationState.PRE_MIGRATION
+        if not too_old and not (before_takeover and caller.release in KEEP_LEADERS):
             refused.pop(broker, None)
             return False
         if level is not None and broker not in refused and len(refused) < NAMED_MAX:

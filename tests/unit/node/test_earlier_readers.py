@@ -11,6 +11,7 @@ import pytest
 
 from migrator.controller.contacts import Contacts
 from migrator.model.image import METADATA_VERSION
+from migrator.model.values import MigrationState
 from migrator.node.listener.controller_apis import Caller, ControllerApis
 from migrator.wire.errors import Error
 from migrator.wire.frames import RequestHeader
@@ -28,9 +29,12 @@ class Quorum:
         return READ
 
 
-def some_apis(level: int | None) -> tuple[ControllerApis, Contacts]:
+def some_apis(
+    level: int | None, migration: MigrationState = MigrationState.PRE_MIGRATION
+) -> tuple[ControllerApis, Contacts]:
     contacts = Contacts()
-    image = msgspec.structs.replace(an_image(), features={} if level is None else {METADATA_VERSION: level})
+    features = {} if level is None else {METADATA_VERSION: level}
+    image = msgspec.structs.replace(an_image(), features=features, migration=migration)
     settings = SimpleNamespace(migration_enabled=True, cluster_id="c")
     controller: Any = SimpleNamespace(image=image, contacts=contacts, settings=settings, allows=lambda *_: True)
     voter = SimpleNamespace(voters={VOTER: None}, leader=VOTER)
@@ -70,6 +74,9 @@ def test_a_broker_that_refuses_equal_leader_epochs_is_kept_out_and_named(release
     assert f"Broker {BROKER} runs Kafka {release}" in found.text
     assert asked(apis, "3.6.2", FetchRequest(replica_id=BROKER)) is READ
     assert contacts.too_old == {}, "it was upgraded"
+    in_dual_write, contacts = some_apis(13, MigrationState.MIGRATION)
+    assert asked(in_dual_write, release, FetchRequest(replica_id=BROKER)) is READ, "others may have begun it"
+    assert contacts.too_old == {}
 
 
 @pytest.mark.parametrize(
