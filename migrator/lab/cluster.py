@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -23,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.lab.admin import ADMIN_TIMEOUT_S, Administered, never_connected
+from migrator.lab.flaws import flawed_brokers
 from migrator.lab.frames import Recorder
 from migrator.lab.servers.broker import IBP, BrokerProcess, BrokerSpec
 from migrator.lab.servers.controller import StockController, StockQuorum, quorum_specs
@@ -34,11 +34,6 @@ from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperClient
 from migrator.lab.tap import Tap
 
 METADATA_TIMEOUT_S: Final = 2.0
-THREAD_ENDED: Final = re.compile(r"-channel-manager\]: Error due to.*\n.*")
-BROKER_FLAW: Final = "IllegalArgumentException: A metric named "
-"""Why it ended, in the flaw of docs/undo.md: the broker forwards nothing any more, or changes no ISR."""
-STARTED: Final = "Registered kafka:type=kafka.Log4jController MBean"
-"""The first line of a process, in ZooKeeper and in KRaft mode."""
 LOOKS_FOR_FLAWS_S: Final = 10.0
 DID_NOTHING: Final = (KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.NOT_CONTROLLER)
 """Refusals of a creation that pass by themselves."""
@@ -166,12 +161,14 @@ class LabCluster(Administered):
         Raises RuntimeError when a thread ended for another reason, or in more than one broker: a flaw that few restarts
         meet is not all that is wrong then.
         """
-        ended = {broker: _ended_threads(broker) for broker in self.brokers if broker.is_running}
-        flawed = [broker for broker, threads in ended.items() if threads]
-        other = [each for threads in ended.values() for each in threads if BROKER_FLAW not in each]
-        if other or len(flawed) > 1:
-            raise RuntimeError(f"threads to the controller ended in {[each.name for each in flawed]}: {other}")
-        for broker in flawed:
+        flawed = flawed_brokers(
+            {
+                broker.name: broker.process.log.read_text(errors="replace")
+                for broker in self.brokers
+                if broker.is_running
+            }
+        )
+        for broker in (each for each in self.brokers if each.name in flawed):
             logger.warning("%s met the flaw of docs/undo.md and is restarted", broker.name)
             broker.stop()
             broker.start()
@@ -287,9 +284,3 @@ class LabCluster(Administered):
 
     def _forget_admin(self) -> None:
         self._admin = None
-
-
-def _ended_threads(broker: BrokerProcess) -> list[str]:
-    """What its log says of each since its last start."""
-    text = broker.process.log.read_text(errors="replace")
-    return THREAD_ENDED.findall(text, max(text.rfind(STARTED), 0))

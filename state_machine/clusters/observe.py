@@ -126,6 +126,7 @@ class Observation(msgspec.Struct, frozen=True):
     gaps:      every such stretch, the newest `GAPS_KEPT` of them, oldest first. windows: the same of `window_ms`.
     log:       the metadata log, from dual-write on.
     settled_since: since when looks have found no partition under-replicated or without a leader.
+    lacking_since: since when looks have found under-replicated partitions while no broker was missing.
     brokers_gone_since: since when looks have found `/brokers/ids` empty.
     """
 
@@ -139,6 +140,7 @@ class Observation(msgspec.Struct, frozen=True):
     windows: tuple[Gap, ...] = ()
     log: LogObservation = LogObservation()
     settled_since: float | None = None
+    lacking_since: float | None = None
     brokers_gone_since: float | None = None
 
     @property
@@ -329,6 +331,7 @@ def summed_up(
     observed = Observation(now, controllers, zookeeper, log=seen_log)
     earlier = before or Observation(now)
     settled = seen_log.known and not seen_log.under_replicated and not seen_log.leaderless
+    lacking = seen_log.known and seen_log.under_replicated and all(each.ready for each in seen_log.brokers)
     gone = zookeeper.holder is not Holder.UNKNOWN and not zookeeper.brokers
     driver = None if observed.active is None else observed.active.driver
     window = None if driver is None else driver.window_ms
@@ -345,6 +348,7 @@ def summed_up(
         gaps=_with_gap(earlier.gaps, now, gap),
         windows=_with_gap(earlier.windows, now, None if measured is None else measured / 1000),
         settled_since=_since(earlier.settled_since, now) if settled else None,
+        lacking_since=_since(earlier.lacking_since, now) if lacking else None,
         brokers_gone_since=_since(earlier.brokers_gone_since, now) if gone else None,
     )
 

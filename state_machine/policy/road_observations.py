@@ -236,6 +236,7 @@ class RoadEvidence:
     dual_write_lag: records that ZooKeeper lacks; None: not known.
     replacing:     findings that speak against replacing ours, (code, words); None: not known.
     settled_s:     for how long nothing was under-replicated.
+    lacking_s:     for how long partitions have been under-replicated while no broker was missing; None: they are not.
     backed_up:     when the backup for the next step was taken, seconds ago; None: there is none.
     digest:        of the plan and evidence of the next step that needs an approval.
     offline:       brokers with a directory that is offline.
@@ -263,6 +264,7 @@ class RoadEvidence:
     orphans: int = 0
     unassigned: tuple[int, ...] = ()
     settled_s: float = 0.0
+    lacking_s: float | None = None
     dual_write_lag: int | None = None
     migration_offset: int | None = None
     replacing: tuple[tuple[str, str], ...] | None = None

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from migrator.findings.finding import FindingError, words_of
 from migrator.fleet.inventory import Inventory
 from migrator.model.verdict import Condition
+from state_machine.policy.road_conditions import why_lacking
 from state_machine.road.canary import client_settings
 
 ANSWER_S: Final = 5.0
@@ -66,6 +67,7 @@ class ReplicasWatch:
         self._seen: ReplicasSeen | None = None
         self._seen_at = 0.0
         self._whole_since: float | None = None
+        self._lacking_since: float | None = None
 
     def tend(self, inventory: Inventory, wanted: Collection[int]) -> None:
         """Take what was read, and begin the next reading when it is due. wanted: brokers that have to be there."""
@@ -84,6 +86,10 @@ class ReplicasWatch:
             self._whole_since = None
         elif self._whole_since is None:
             self._whole_since = self._seen_at
+        if seen.problem or missing or not seen.under_replicated:
+            self._lacking_since = None
+        elif self._lacking_since is None:
+            self._lacking_since = self._seen_at
 
     def conditions(self, wanted: Collection[int], settle_s: float) -> tuple[Condition, ...]:
         """Before a broker is stopped, and before the next one."""
@@ -93,6 +99,7 @@ class ReplicasWatch:
             return (Condition("brokers tell how whole the replicas are", False, said),)
         missing = sorted(set(wanted) - set(seen.brokers))
         settled = 0.0 if self._whole_since is None else self._steady() - self._whole_since
+        lacking = None if self._lacking_since is None else self._steady() - self._lacking_since
         return (
             Condition("brokers tell how whole the replicas are", not seen.problem, seen.problem or f"{age:.0f} s ago"),
             Condition(
@@ -103,7 +110,8 @@ class ReplicasWatch:
             Condition(
                 "no partition is under-replicated or without a leader",
                 not seen.problem and not seen.under_replicated and not seen.leaderless,
-                f"under-replicated partitions: {seen.under_replicated}; partitions without a leader: {seen.leaderless}",
+                f"under-replicated partitions: {seen.under_replicated}; partitions without a leader: {seen.leaderless}"
+                + why_lacking(lacking),
             ),
             Condition(
                 f"nothing was under-replicated for {settle_s:g} s",

@@ -8,6 +8,7 @@ Elsewhere: fixtures (conftest.py), what is asserted (test_*.py).
 from __future__ import annotations
 
 import json
+import logging
 import re
 import subprocess
 import time
@@ -19,6 +20,7 @@ from typing import Any, Final
 import httpx
 
 from migrator.findings.service import GATE_CLOSED
+from migrator.lab.flaws import flawed_brokers
 from migrator.lab.servers.laboratory import Laboratory
 from tests.docker.engine import Engine
 from tests.docker.images import DOCKER
@@ -41,6 +43,9 @@ drift_every_s = 5
 """A whole road in minutes, in place of days."""
 STEP_DEADLINE_S: Final = 420.0
 NOT_APPROVED: Final = "Z2K-4210"
+LOOKS_FOR_FLAWS_S: Final = 30.0
+
+logger = logging.getLogger(__name__)
 
 
 def prepared_files(directory: Path) -> tuple[Path, Path]:
@@ -200,6 +205,13 @@ class Composition:
                 "ps", "--filter", f"label=com.docker.compose.project={PROJECT}", "--format", "{{.Names}}"
             ).split()
         )
+
+    def restart_flawed(self) -> None:
+        """Do what the runbook of Z2K-2043 asks of an operator, on the broker that met the flaw of docs/undo.md."""
+        names = sorted({f"zk2kraft-kafka-{node}" for node in BROKERS} & self.running())
+        for name in flawed_brokers({name: self.engine.docker("logs", name, merged=True) for name in names}):
+            logger.warning("%s met the flaw of docs/undo.md and is restarted", name)
+            self.engine.docker("restart", "--time", "60", name)
 
     def wait(self, why_not: Callable[[], str | None], what: str, deadline_s: float = STEP_DEADLINE_S) -> None:
         ends = time.monotonic() + deadline_s

@@ -113,6 +113,16 @@ def test_a_voter_that_had_everything_a_moment_ago_follows() -> None:
     assert closed(may_replace_controllers(evidence({"voters": voters(lag=1, caught_up_ms_ago=400)}))) == []
 
 
+@pytest.mark.parametrize(("lacking_s", "named"), [(None, False), (59.0, False), (61.0, True)])
+def test_partitions_that_stay_under_replicated_are_said_to_have_a_flaw_of_a_broker_as_cause(
+    lacking_s: float | None, named: bool
+) -> None:
+    found = may_replace_controllers(evidence({"under_replicated": 8, "lacking_s": lacking_s})).conditions
+    said = next(each.message for each in found if each.name == "no partition is under-replicated or without a leader")
+    assert "under-replicated partitions: 8" in said
+    assert ("Z2K-2043" in said) is named
+
+
 @pytest.mark.parametrize(
     ("road", "name"),
     [

@@ -402,6 +402,18 @@ def test_a_reading_without_every_broker_proves_nothing() -> None:
         seen[0] = ReplicasSeen(problem="nobody answers")
         await reading(watch)
         assert not await reading(watch)
+        seen[0] = ReplicasSeen((0, 1, 2), under_replicated=8)
+        await reading(watch)
+        assert "Z2K-2043" not in said(watch)
+        for _ in range(40):
+            await reading(watch)
+        assert "Z2K-2043" in said(watch)
+        seen[0] = ReplicasSeen((0, 1), under_replicated=8)
+        await reading(watch)
+        assert "Z2K-2043" not in said(watch)
+
+    def said(watch: ReplicasWatch) -> str:
+        return "; ".join(each.message for each in watch.conditions(everybody, 3.0))
 
     inventory: Any = None
     asyncio.run(story())
