@@ -331,7 +331,8 @@ def summed_up(
     observed = Observation(now, controllers, zookeeper, log=seen_log)
     earlier = before or Observation(now)
     settled = seen_log.known and not seen_log.under_replicated and not seen_log.leaderless
-    lacking = seen_log.known and seen_log.under_replicated and all(each.ready for each in seen_log.brokers)
+    present = bool(seen_log.brokers) and all(each.ready for each in seen_log.brokers)
+    lacking = seen_log.known and seen_log.under_replicated and present
     gone = zookeeper.holder is not Holder.UNKNOWN and not zookeeper.brokers
     driver = None if observed.active is None else observed.active.driver
     window = None if driver is None else driver.window_ms

@@ -218,6 +218,12 @@ def test_release_rolls_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
         assert "Z2K-2019" in again.stderr
 
 
+def not_refused(fresh: OurController, cluster: LabCluster) -> str | None:
+    said = [line for line in fresh.process.log_text().splitlines() if "fetch.refused" in line]
+    left = [each.name for each in cluster.brokers if not any(f'"broker": {each.broker_id},' in line for line in said)]
+    return f"{left} asked for nothing yet; {said[-1:]}" if left else None
+
+
 def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_brokers(
     laboratory: Laboratory,
 ) -> None:
@@ -233,8 +239,15 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
 
         controller.directory.rename(controller.directory.with_name("retired"))
         fresh = our_controller(cluster)
+        fresh.start()  # of the epoch and the addresses that brokers know: told to cut their log, each would end
+        wait_for(
+            lambda: not_refused(fresh, cluster),
+            "brokers that follow the old log get nothing of the new one",
+        )
+        produce(cluster, TOPICS[0], 20)
+        assert all(broker.is_running for broker in cluster.brokers)
+        assert not [each.name for each in cluster.brokers if "raftManager fault" in each.process.log_text()]
         cluster.restart_as(lambda spec: spec.as_migrating(fresh.voters))
         cluster.wait_isr_whole(TOPICS)
-        fresh.start()
         fresh.wait_dual_write()
         cluster.create_topics(["second-migration"])

@@ -99,6 +99,7 @@ class ControllerApis:
         self._seen = observed or VoterObservations()
         self._denials = denials or Denials(time.monotonic)
         self._odd_hosts: dict[int, str] = {}
+        self._earlier_logs: set[int] = set()
 
     def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """As the committed log has it; a node that does not know yet what is committed knows nobody."""
@@ -115,6 +116,8 @@ class ControllerApis:
             if isinstance(request, FetchRequest | FetchSnapshotRequest) and self._cannot_read(request, caller):
                 return refused_reader(request)
             reply = await self._route(header.api_version, request, asker)
+            if isinstance(request, FetchRequest) and self._ends_a_broker(replica_of(request), reply):
+                return refused_reader(request)
             if isinstance(request, BrokerRegistrationRequest):
                 self._name_odd_host(request.broker_id)
             return reply
@@ -152,6 +155,27 @@ class ControllerApis:
             )
             log.warning("fetch.refused", code=found.code, reason=found.text)
             refused[broker] = found
+        return True
+
+    def _ends_a_broker(self, broker: int, reply: Message) -> bool:
+        """Whether a broker is told, before the takeover, that its log parts from this one.
+
+        A log this young has nothing yet that a broker could have had. So this broker follows the log of an earlier
+        quorum at the same addresses. It would be told to cut below what it knows as committed, and its process would
+        end, as would every broker that was not restarted since (Kafka 3.9 `KafkaRaftClient.handleFetchResponse`). Its
+        next start in ZooKeeper mode deletes the old log; until then it gets nothing, and is named as not registered.
+        """
+        if broker < 0 or broker in self._raft.voter.voters or not isinstance(reply, FetchResponse):
+            return False
+        partitions = [each for topic in reply.responses for each in topic.partitions]
+        if all(each.diverging_epoch.end_offset < 0 for each in partitions):
+            return False
+        image = self._controller.image
+        if image.migration is not MigrationState.PRE_MIGRATION and METADATA_VERSION in image.features:
+            return False
+        if broker not in self._earlier_logs and len(self._earlier_logs) < NAMED_MAX:
+            self._earlier_logs.add(broker)
+            log.warning("fetch.refused", broker=broker, reason="it follows the log of an earlier quorum: restart it")
         return True
 
     def _name_odd_host(self, broker: int) -> None:

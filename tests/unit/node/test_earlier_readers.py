@@ -16,7 +16,14 @@ from migrator.node.listener.controller_apis import Caller, ControllerApis
 from migrator.wire.errors import Error
 from migrator.wire.frames import RequestHeader
 from migrator.wire.messages.handshake import ApiVersionsRequest
-from migrator.wire.messages.replication import FetchRequest, FetchResponse, FetchSnapshotRequest
+from migrator.wire.messages.replication import (
+    EpochEndOffset,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchTopicResult,
+)
 from migrator.wire.schema import Message
 from tests.support.builders import an_image
 
@@ -24,13 +31,21 @@ READ = FetchResponse(error_code=Error.NONE)
 VOTER, BROKER = 3000, 7
 
 
+PARTED = FetchResponse(
+    responses=(FetchTopicResult(partitions=(FetchPartitionResult(diverging_epoch=EpochEndOffset(1, 1)),)),)
+)
+
+
 class Quorum:
+    def __init__(self, answer: FetchResponse) -> None:
+        self.answer = answer
+
     async def fetch(self, *_: Any) -> FetchResponse:
-        return READ
+        return self.answer
 
 
 def some_apis(
-    level: int | None, migration: MigrationState = MigrationState.PRE_MIGRATION
+    level: int | None, migration: MigrationState = MigrationState.PRE_MIGRATION, answer: FetchResponse = READ
 ) -> tuple[ControllerApis, Contacts]:
     contacts = Contacts()
     features = {} if level is None else {METADATA_VERSION: level}
@@ -39,7 +54,7 @@ def some_apis(
     controller: Any = SimpleNamespace(image=image, contacts=contacts, settings=settings, allows=lambda *_: True)
     voter = SimpleNamespace(voters={VOTER: None}, leader=VOTER)
     raft: Any = SimpleNamespace(voter=voter, now_ms=lambda: 0)
-    quorum: Any = Quorum()
+    quorum: Any = Quorum(answer)
     return ControllerApis(raft, controller, quorum, listener="CONTROLLER"), contacts
 
 
@@ -77,6 +92,26 @@ def test_a_broker_that_refuses_equal_leader_epochs_is_kept_out_and_named(release
     in_dual_write, contacts = some_apis(13, MigrationState.MIGRATION)
     assert asked(in_dual_write, release, FetchRequest(replica_id=BROKER)) is READ, "others may have begun it"
     assert contacts.too_old == {}
+
+
+@pytest.mark.parametrize(
+    ("replica", "level", "migration", "told"),
+    [
+        (BROKER, 21, MigrationState.PRE_MIGRATION, False),
+        (BROKER, None, MigrationState.NONE, False),  # a leader whose first records are not committed yet
+        (BROKER, 21, MigrationState.MIGRATION, True),
+        (BROKER, 21, MigrationState.NONE, True),  # a quorum that never migrates
+        (VOTER, 21, MigrationState.PRE_MIGRATION, True),
+    ],
+)
+def test_before_the_takeover_no_broker_is_told_to_cut_the_log_of_an_earlier_quorum(
+    replica: int, level: int | None, migration: MigrationState, told: bool
+) -> None:
+    """Its process would end: the cut is below what it knows as committed."""
+    apis, _ = some_apis(level, migration, PARTED)
+    answer = asked(apis, "3.9.2", FetchRequest(replica_id=replica), "apache-kafka-java")
+    assert (answer is PARTED) is told
+    assert told or answer.error_code == Error.BROKER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(
