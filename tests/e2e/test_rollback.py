@@ -238,7 +238,7 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
         assert json.loads(cluster.zk.read(f"/config/topics/{TOPICS[0]}"))["config"] == {"retention.ms": "3600002"}
 
         controller.directory.rename(controller.directory.with_name("retired"))
-        fresh = our_controller(cluster)
+        fresh = OurController(laboratory, controller.spec, cluster.cluster_id)
         fresh.start()  # of the epoch and the addresses that brokers know: told to cut their log, each would end
         wait_for(
             lambda: not_refused(fresh, cluster),
