@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import ResourceType
 
 from migrator.lab.cluster import LabCluster
-from migrator.lab.ours import OurController, our_controller
+from migrator.lab.ours import OurController
 from migrator.lab.servers.broker import SESSION_TIMEOUT_MS, BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
