@@ -99,7 +99,7 @@ class ControllerApis:
         self._seen = observed or VoterObservations()
         self._denials = denials or Denials(time.monotonic)
         self._odd_hosts: dict[int, str] = {}
-        self._earlier_logs: set[int] = set()
+        self._earlier_logs: dict[int, int] = {}  # by broker, the epoch in which it was found to have one
 
     def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """As the committed log has it; a node that does not know yet what is committed knows nobody."""
@@ -116,7 +116,7 @@ class ControllerApis:
             if isinstance(request, FetchRequest | FetchSnapshotRequest) and self._cannot_read(request, caller):
                 return refused_reader(request)
             reply = await self._route(header.api_version, request, asker)
-            if isinstance(request, FetchRequest) and self._ends_a_broker(replica_of(request), reply):
+            if isinstance(request, FetchRequest) and self._ends_a_broker(request, reply):
                 return refused_reader(request)
             if isinstance(request, BrokerRegistrationRequest):
                 self._name_odd_host(request.broker_id)
@@ -157,24 +157,39 @@ class ControllerApis:
             refused[broker] = found
         return True
 
-    def _ends_a_broker(self, broker: int, reply: Message) -> bool:
-        """Whether a broker is told, before the takeover, that its log parts from this one.
+    def _ends_a_broker(self, request: FetchRequest, reply: Message) -> bool:
+        """Whether this answer, before the takeover, would end a broker that follows the log of an earlier quorum.
 
-        A log this young has nothing yet that a broker could have had. So this broker follows the log of an earlier
-        quorum at the same addresses. It would be told to cut below what it knows as committed, and its process would
-        end, as would every broker that was not restarted since (Kafka 3.9 `KafkaRaftClient.handleFetchResponse`). Its
-        next start in ZooKeeper mode deletes the old log; until then it gets nothing, and is named as not registered.
+        That quorum had the same addresses, and the broker was not restarted since: it knows a leader, an epoch and what
+        was committed. Kafka 3.9 `KafkaRaftClient` ends its process when it is told another leader of that epoch, or to
+        cut or replace what it knows as committed. Its next start in ZooKeeper mode deletes the old log; until then it
+        gets nothing, and is named as not registered. A registered broker has this log.
         """
+        broker = replica_of(request)
         if broker < 0 or broker in self._raft.voter.voters or not isinstance(reply, FetchResponse):
             return False
-        partitions = [each for topic in reply.responses for each in topic.partitions]
-        if all(each.diverging_epoch.end_offset < 0 for each in partitions):
-            return False
         image = self._controller.image
-        if image.migration is not MigrationState.PRE_MIGRATION and METADATA_VERSION in image.features:
+        after_takeover = image.migration is not MigrationState.PRE_MIGRATION and METADATA_VERSION in image.features
+        if after_takeover or broker in image.brokers:
             return False
-        if broker not in self._earlier_logs and len(self._earlier_logs) < NAMED_MAX:
-            self._earlier_logs.add(broker)
+        asked = [each for topic in request.topics for each in topic.partitions]
+        told = [each for topic in reply.responses for each in topic.partitions]
+        if any(
+            answer.error_code == Error.NOT_LEADER_OR_FOLLOWER
+            and answer.current_leader.leader_epoch == question.current_leader_epoch
+            for question, answer in zip(asked, told, strict=False)
+        ):
+            return True  # one that has no leader yet hears of it from the leader itself
+        if all(each.fetch_offset == 0 for each in asked):
+            self._earlier_logs.pop(broker, None)
+            return False
+        epoch = max((each.current_leader.leader_epoch for each in told), default=-1)
+        if self._earlier_logs.get(broker) == epoch >= 0:
+            return True  # also once this log is as long as that one; in a later epoch it shows again that they part
+        if all(each.diverging_epoch.end_offset < 0 and each.snapshot_id.end_offset < 0 for each in told):
+            return False
+        if broker in self._earlier_logs or len(self._earlier_logs) < NAMED_MAX:
+            self._earlier_logs[broker] = epoch
             log.warning("fetch.refused", broker=broker, reason="it follows the log of an earlier quorum: restart it")
         return True
 

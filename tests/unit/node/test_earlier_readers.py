@@ -18,10 +18,14 @@ from migrator.wire.frames import RequestHeader
 from migrator.wire.messages.handshake import ApiVersionsRequest
 from migrator.wire.messages.replication import (
     EpochEndOffset,
+    FetchCurrentLeader,
+    FetchPartition,
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
+    FetchResponseSnapshotId,
     FetchSnapshotRequest,
+    FetchTopic,
     FetchTopicResult,
 )
 from migrator.wire.schema import Message
@@ -29,11 +33,18 @@ from tests.support.builders import an_image
 
 READ = FetchResponse(error_code=Error.NONE)
 VOTER, BROKER = 3000, 7
+REGISTERED = next(iter(an_image().brokers))
 
 
-PARTED = FetchResponse(
-    responses=(FetchTopicResult(partitions=(FetchPartitionResult(diverging_epoch=EpochEndOffset(1, 1)),)),)
-)
+def answered(**partition: Any) -> FetchResponse:
+    return FetchResponse(responses=(FetchTopicResult(partitions=(FetchPartitionResult(**partition),)),))
+
+
+ANSWERS = {
+    "parted": answered(diverging_epoch=EpochEndOffset(1, 1), current_leader=FetchCurrentLeader(VOTER, 1)),
+    "snapshot": answered(snapshot_id=FetchResponseSnapshotId(60, 1)),
+    "another leader": answered(error_code=Error.NOT_LEADER_OR_FOLLOWER, current_leader=FetchCurrentLeader(VOTER, 1)),
+}
 
 
 class Quorum:
@@ -94,6 +105,11 @@ def test_a_broker_that_refuses_equal_leader_epochs_is_kept_out_and_named(release
     assert contacts.too_old == {}
 
 
+def fetch(offset: int = 320, epoch: int = 1, replica: int = BROKER) -> FetchRequest:
+    partition = FetchPartition(fetch_offset=offset, current_leader_epoch=epoch)
+    return FetchRequest(replica_id=replica, topics=(FetchTopic(partitions=(partition,)),))
+
+
 @pytest.mark.parametrize(
     ("replica", "level", "migration", "told"),
     [
@@ -102,16 +118,34 @@ def test_a_broker_that_refuses_equal_leader_epochs_is_kept_out_and_named(release
         (BROKER, 21, MigrationState.MIGRATION, True),
         (BROKER, 21, MigrationState.NONE, True),  # a quorum that never migrates
         (VOTER, 21, MigrationState.PRE_MIGRATION, True),
+        (REGISTERED, 21, MigrationState.PRE_MIGRATION, True),  # registered: its log is this one
     ],
 )
-def test_before_the_takeover_no_broker_is_told_to_cut_the_log_of_an_earlier_quorum(
-    replica: int, level: int | None, migration: MigrationState, told: bool
+@pytest.mark.parametrize("kind", ["parted", "snapshot", "another leader"])
+def test_before_the_takeover_no_broker_is_told_what_ends_one_that_follows_an_earlier_quorum(
+    replica: int, level: int | None, migration: MigrationState, told: bool, kind: str
 ) -> None:
-    """Its process would end: the cut is below what it knows as committed."""
-    apis, _ = some_apis(level, migration, PARTED)
-    answer = asked(apis, "3.9.2", FetchRequest(replica_id=replica), "apache-kafka-java")
-    assert (answer is PARTED) is told
-    assert told or answer.error_code == Error.BROKER_NOT_AVAILABLE
+    answer = ANSWERS[kind]
+    apis, _ = some_apis(level, migration, answer)
+    found = asked(apis, "3.9.2", fetch(replica=replica))
+    assert (found is answer) is told
+    assert told or found.error_code == Error.BROKER_NOT_AVAILABLE
+
+
+def test_a_broker_of_an_earlier_quorum_gets_nothing_until_it_is_restarted_however_long_this_log_is() -> None:
+    apis, _ = some_apis(21, answer=ANSWERS["parted"])
+    assert asked(apis, "3.9.2", fetch()).error_code == Error.BROKER_NOT_AVAILABLE
+    apis._quorum.answer = grown = answered(current_leader=FetchCurrentLeader(VOTER, 1))  # type: ignore[attr-defined]
+    assert asked(apis, "3.9.2", fetch()).error_code == Error.BROKER_NOT_AVAILABLE
+    assert asked(apis, "3.9.2", fetch(offset=0)) is grown, "it was restarted"
+    assert asked(apis, "3.9.2", fetch(offset=5)) is grown
+
+
+def test_a_new_broker_is_told_of_a_later_leader_and_given_a_snapshot() -> None:
+    apis, _ = some_apis(21, answer=ANSWERS["another leader"])
+    assert asked(apis, "3.9.2", fetch(epoch=0)) is ANSWERS["another leader"]
+    apis, _ = some_apis(21, answer=ANSWERS["snapshot"])
+    assert asked(apis, "3.9.2", fetch(offset=0)) is ANSWERS["snapshot"]
 
 
 @pytest.mark.parametrize(
