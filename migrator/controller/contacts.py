@@ -10,8 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from migrator.findings.finding import Occurrence
+
+NAMED_MAX: Final = 100
+"""Brokers that are named for one kind of refusal: without an authorizer anybody may claim any id."""
 
 
 @dataclass(slots=True)
@@ -39,6 +44,10 @@ class Contacts:
         """Brokers whose latest registration was refused for a host that nobody can connect to (Z2K-2151)."""
         self.too_old: dict[int, Occurrence] = {}
         """Brokers whose latest fetch was refused, for their release (Z2K-1053, Z2K-1054)."""
+        self.earlier_logs: dict[int, Occurrence] = {}
+        """Brokers whose latest fetch was refused, for the log that they follow (Z2K-1055); registered or not."""
+        self.reading: set[int] = set()
+        """Brokers that this leadership gave what they asked for of the log."""
 
     def clear(self, brokers: Iterable[int], now_ms: int) -> None:
         """A new leadership: every registered broker gets a fresh session."""
@@ -46,6 +55,17 @@ class Contacts:
         self.kept_out = {}
         self.odd_hosts = {}
         self.too_old = {}
+        self.earlier_logs = {}
+        self.reading = set()
+
+    @property
+    def refused(self) -> tuple[Occurrence, ...]:
+        """Why brokers are kept out, the first ones of each kind."""
+        kinds = (self.too_old, self.earlier_logs, self.odd_hosts)
+        return tuple(found for kind in kinds for found in islice(kind.values(), NAMED_MAX))
+
+    def why_refused(self, broker: int) -> Occurrence | None:
+        return self.too_old.get(broker) or self.earlier_logs.get(broker) or self.odd_hosts.get(broker)
 
     def get(self, broker: int) -> Contact | None:
         return self._contacts.get(broker)
@@ -81,6 +101,8 @@ class Contacts:
         self.kept_out.pop(broker, None)
         self.odd_hosts.pop(broker, None)
         self.too_old.pop(broker, None)
+        self.earlier_logs.pop(broker, None)
+        self.reading.discard(broker)
 
     def age_ms(self, broker: int, now_ms: int) -> int | None:
         contact = self._contacts.get(broker)

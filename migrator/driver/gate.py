@@ -38,7 +38,13 @@ from migrator.findings.content import (
     REASSIGNMENT_RUNNING,
 )
 from migrator.findings.finding import Occurrence, Severity
-from migrator.findings.preflight import IBP_DIFFERS, PERMISSION_MISSING, ZOOKEEPER_LIMIT_UNKNOWN, ZOOKEEPER_TAKES_LESS
+from migrator.findings.preflight import (
+    EARLIER_LOG,
+    IBP_DIFFERS,
+    PERMISSION_MISSING,
+    ZOOKEEPER_LIMIT_UNKNOWN,
+    ZOOKEEPER_TAKES_LESS,
+)
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password
@@ -61,6 +67,7 @@ class TakeoverEvidence:
 
     voters_enabled:   by voter that is known, whether it has the migration enabled.
     heartbeat_age_ms: by broker id; absent means never heard.
+    reading:          brokers that this leadership gave what they asked for of the log.
     waived:           partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
@@ -85,6 +92,7 @@ class TakeoverEvidence:
     foreign_voters: tuple[str, ...]
     kraft_epoch: int
     heartbeat_age_ms: Mapping[int, int]
+    reading: Collection[int]
     estimated_ms: int
     takeover_max_ms: int
     laboratory: bool
@@ -270,6 +278,7 @@ def broker_checks(evidence: TakeoverEvidence) -> tuple[Condition, ...]:
     wanted = live | set(assigned)
     fenced = sorted(broker for broker in ready if registered[broker].fenced)
     stale = sorted(broker for broker in ready if evidence.heartbeat_age_ms.get(broker, 10**9) >= HEARTBEAT_FRESH_MS)
+    unread = sorted(ready - set(evidence.reading))
     level = evidence.image.metadata_version
     other_levels = {broker: _levels(registered[broker]) for broker in sorted(ready)}
     other_levels = {broker: levels for broker, levels in other_levels.items() if levels != (level, level)}
@@ -285,6 +294,12 @@ def broker_checks(evidence: TakeoverEvidence) -> tuple[Condition, ...]:
             + (f", missing {sorted(wanted - ready)}" if wanted - ready else ""),
         ),
         Condition("no broker is fenced", not fenced, f"fenced: brokers {fenced}" if fenced else "none is"),
+        Condition(
+            "every broker reads this log",
+            not unread,
+            f"brokers {unread} do not" if unread else "all brokers do",
+            (EARLIER_LOG.code,),
+        ),
         Condition("every heartbeat is under 3 s old", not stale, f"older: brokers {stale}" if stale else "all are"),
         Condition(
             "every broker's IBP is the quorum's metadata.version",

@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import ResourceType
 
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.broker import SESSION_TIMEOUT_MS, BrokerProcess
@@ -21,8 +23,10 @@ from migrator.zk import paths
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ProducerIdBlock, parse_producer_ids
 from tests.adversarial.producer_ids import Handed, ProducerIdClient
+from tests.e2e.quorums import start, three_controllers
 from tests.e2e.support import (
     HANGS_AFTER_S,
+    LONG_WINDOW,
     controller_of,
     produce,
     ready_cluster,
@@ -35,6 +39,8 @@ pytestmark = pytest.mark.lab
 TOPICS = [f"topic-{number}" for number in range(5)]
 LONGER_THAN_A_SESSION_S = SESSION_TIMEOUT_MS / 1000 + 2
 """Whatever a broker's absence ends by time-out has ended then."""
+ASKED_ALL_S = 15
+"""A broker that gets nothing from one voter asks another one after a second or so: by then each has been asked."""
 
 
 def isr_changes(cluster: LabCluster, rounds: int) -> None:
@@ -224,6 +230,10 @@ def not_refused(fresh: OurController, cluster: LabCluster) -> str | None:
     return f"{left} asked for nothing yet; {said[-1:]}" if left else None
 
 
+def faulted(cluster: LabCluster) -> list[str]:
+    return [each.name for each in cluster.brokers if "raftManager fault" in each.process.log_text()]
+
+
 def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_brokers(
     laboratory: Laboratory,
 ) -> None:
@@ -246,8 +256,96 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
         )
         produce(cluster, TOPICS[0], 20)
         assert all(broker.is_running for broker in cluster.brokers)
-        assert not [each.name for each in cluster.brokers if "raftManager fault" in each.process.log_text()]
+        assert faulted(cluster) == []
         cluster.restart_as(lambda spec: spec.as_migrating(fresh.voters))
         cluster.wait_isr_whole(TOPICS)
         fresh.wait_dual_write()
         cluster.create_topics(["second-migration"])
+
+
+NEVER_STANDS = {"controller.quorum.election.timeout.ms": 120_000, "controller.quorum.fetch.timeout.ms": 120_000}
+
+
+def start_led_by(leader: OurController, others: list[OurController]) -> None:
+    """Nobody else stands for election, so this one leads, in the first epoch."""
+    leader.spec = replace(leader.spec, extra=LONG_WINDOW)
+    for each in others:
+        each.spec = replace(each.spec, extra={**LONG_WINDOW, **NEVER_STANDS})
+    start([leader, *others])
+
+    def why_not() -> str | None:
+        try:
+            quorum = leader.status()["quorum"]
+        except FindingError as error:
+            return str(error)
+        return None if (quorum["leader"], quorum["epoch"]) == (leader.spec.node_id, 1) else str(quorum)
+
+    wait_for(why_not, f"{leader.name} leads in epoch 1")
+
+
+@pytest.mark.long
+def test_a_fresh_quorum_with_another_leader_of_the_same_epoch_ends_no_broker(laboratory: Laboratory) -> None:
+    """Kafka 3.9 takes no two leaders of one epoch: a broker that hears of the second one ends its process."""
+    with three_controllers(laboratory) as (cluster, retired):
+        start_led_by(retired[0], retired[1:])
+        retired[0].wait_dual_write()
+        retired[0].ask("rollback")
+        retired[0].wait_state("RETIRED")
+        for each in reversed(retired):  # the leader last, for no other epoch
+            each.stop()
+        wait_zookeeper_rules(cluster)
+
+        for each in retired:
+            each.directory.rename(each.directory.with_name(f"retired-{each.spec.node_id}"))
+        first, leader, third = (OurController(laboratory, each.spec, cluster.cluster_id) for each in retired)
+        start_led_by(leader, [third])  # where the leader was that brokers know, nobody answers: they ask these
+        wait_for(lambda: not_refused(leader, cluster), "brokers ask the new leader")
+        time.sleep(ASKED_ALL_S)
+        assert faulted(cluster) == []
+        start([first])
+        time.sleep(ASKED_ALL_S)
+        produce(cluster, TOPICS[0], 20)
+        assert all(broker.is_running for broker in cluster.brokers)
+        assert faulted(cluster) == []
+        cluster.restart_as(lambda spec: spec.as_migrating(leader.voters))
+        cluster.wait_isr_whole(TOPICS[:3])
+        leader.wait_dual_write()
+
+
+def lacks_log(cluster: LabCluster) -> str | None:
+    left = [each.name for each in cluster.brokers if "High watermark set to" not in each.process.log_text()]
+    return f"{left} do not" if left else None
+
+
+def why_not_registered(fresh: OurController, cluster: LabCluster) -> str | None:
+    registered = {each["id"] for each in fresh.status()["brokers"]}
+    left = {each.broker_id for each in cluster.brokers} - registered
+    return f"{left} are not" if left else None
+
+
+@pytest.mark.long
+def test_brokers_that_a_wrongly_formatted_quorum_refused_register_with_the_next_one_and_are_not_ended(
+    laboratory: Laboratory,
+) -> None:
+    """As the runbook of Z2K-1090 has it: they go on trying to register, without a restart, with the old log."""
+    with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, wrong):
+        right = wrong.spec
+        wrong.spec = replace(right, release="3.8")
+        wrong.start()
+        wait_for(lambda: None if "Z2K-1090" in json.dumps(wrong.status()) else "not named", "the level is named")
+        wait_for(lambda: lacks_log(cluster), "every broker knows what is committed")
+        wrong.stop()
+        wrong.directory.rename(wrong.directory.with_name("wrong"))
+
+        fresh = OurController(laboratory, right, cluster.cluster_id)
+        fresh.start()
+        wait_for(lambda: why_not_registered(fresh, cluster), "all brokers registered")
+        wait_for(lambda: not_refused(fresh, cluster), "all brokers are refused")
+        time.sleep(ASKED_ALL_S)
+        status = fresh.status()
+        assert (status["driver"]["state"], "Z2K-1055" in json.dumps(status)) == ("WAIT_BROKERS", True)
+        produce(cluster, TOPICS[0], 20)
+        assert all(broker.is_running for broker in cluster.brokers)
+        assert faulted(cluster) == []
+        cluster.restart_as(lambda spec: spec.as_migrating(fresh.voters))
+        fresh.wait_dual_write()

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from migrator.lab.servers.ports import HOST
+from migrator.node.quorum.peers import METADATA_TOPIC_ID
 from migrator.wire.frames import RequestHeader, decode_request_body, encode_response, read_request_header
 from migrator.wire.messages.brokers import (
     AllocateProducerIdsResponse,
@@ -40,6 +41,7 @@ from migrator.wire.messages.configs import (
     DescribeLogDirsTopic,
 )
 from migrator.wire.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from migrator.wire.messages.replication import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from migrator.wire.messages.topics import MetadataResponse, MetadataResponseTopic
 from migrator.wire.schema import Message
 from migrator.zk import paths
@@ -65,6 +67,7 @@ ORDERS: Final = {
 FULL_AS_TAG: Final = b"\x01\x00\x01\x02"
 """One tagged field, number 0, one byte: type 2."""
 
+FETCH_VERSION: Final = 13
 HEARTBEAT_S: Final = 1.0
 RETRY_S: Final = 0.1
 METADATA_VERSIONS: Final = (21, 21)
@@ -142,10 +145,21 @@ class StandInBroker:
                 if registered.error_code:
                     return
                 self._epoch = registered.broker_epoch
+            await self._read_from_start(connection, cluster_id)
             while await self._is_welcome(connection, self._epoch):
                 await asyncio.sleep(HEARTBEAT_S)
         finally:
             connection.close()
+
+    async def _read_from_start(self, connection: Connection, cluster_id: str) -> None:
+        """Once: a takeover wants brokers that read this log. The first answer tells the epoch."""
+        epoch = 0
+        for _ in range(2):
+            partition = FetchPartition(current_leader_epoch=epoch, last_fetched_epoch=0)
+            topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
+            request = FetchRequest(cluster_id=cluster_id, replica_id=self.broker, topics=(topic,))
+            answer = await connection.ask(request, FETCH_VERSION, FetchResponse)
+            epoch = answer.responses[0].partitions[0].current_leader.leader_epoch if answer.responses else epoch
 
     async def _is_welcome(self, connection: Connection, epoch: int) -> bool:
         """One heartbeat."""

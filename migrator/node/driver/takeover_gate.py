@@ -135,6 +135,8 @@ class GateActs:
                 self.operations.wait_longer(self.now_ms() - began_ms)
                 continue
             if verdict.holds and (self.config.gates == "auto" or self.operations.takeover):
+                if await self._missing_brokers() is not None:
+                    continue  # to find out which, and wait
                 self.operations.begun()
                 return ActEnded(Happened.GATE_OPENED)
             held = "the takeover is paused (zk2kraft.gates=pause); `zk2kraft advance` lets it begin"
@@ -145,18 +147,22 @@ class GateActs:
         wanted = await asyncio.to_thread(live_brokers, self.session)
         image = self.controller.image
         self.progress.trouble(None)
-        ready = {broker.id for broker in image.brokers.values() if broker.migrating and not broker.fenced}
+        contacts = self.controller.contacts
+        joined = {broker.id for broker in image.brokers.values() if broker.migrating and not broker.fenced}
+        ready = joined & contacts.reading
         missing = sorted(wanted - ready)
         if not wanted:
             return f"no broker is in {paths.BROKER_IDS}"
         if missing:
-            contacts = self.controller.contacts
-            named = (*contacts.too_old.values(), *contacts.odd_hosts.values())
-            trouble = ibp_differs(self.controller.kept_out(), image) or next(iter(named), None)
+            refused = filter(None, map(contacts.why_refused, missing))
+            trouble = ibp_differs(self.controller.kept_out(), image) or next(refused, None)
             self.progress.trouble(trouble)
             if trouble is not None:
                 return trouble.text
-            return f"brokers {missing} are not registered and unfenced yet ({len(wanted & ready)}/{len(wanted)})"
+            if wanted <= joined:
+                return f"brokers {missing} are registered and do not read this log yet"
+            missing = sorted(wanted - joined)
+            return f"brokers {missing} are not registered and unfenced yet ({len(wanted & joined)}/{len(wanted)})"
         return None
 
     async def _evidence(self) -> TakeoverEvidence:
@@ -185,6 +191,7 @@ class GateActs:
             voters_enabled=await self._voters_enabled(),
             kraft_epoch=self.now.epoch,
             heartbeat_age_ms=self.controller.heartbeat_ages_ms(),
+            reading=frozenset(self.controller.contacts.reading),
             estimated_ms=3 * self._read_ms + self._encode_ms,
             takeover_max_ms=self.config.takeover_max_ms,
             laboratory=self.laboratory,

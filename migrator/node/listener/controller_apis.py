@@ -8,6 +8,7 @@ Source: Kafka 3.9 `ControllerApis`.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import structlog
 
 from migrator.controller.authorizer import ANONYMOUS, Asker
+from migrator.controller.contacts import NAMED_MAX
 from migrator.controller.describe_configs import describe_configs
 from migrator.controller.features import api_versions, describe_cluster
 from migrator.controller.refusals import is_refusable, refuse
@@ -28,6 +30,7 @@ from migrator.model.values import MigrationState, ScramCredential, ScramKey
 from migrator.node.brokers.denials import Denials
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import VoterObservations
+from migrator.node.listener.earlier_logs import EarlierLogs
 from migrator.node.quorum.quorum_apis import QuorumApis, replica_of
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.sasl import SCRAM_NUMBERS
@@ -60,8 +63,8 @@ from migrator.wire.schema import Message, declaration_of
 
 log = structlog.get_logger()
 
-NAMED_MAX: Final = 100
-"""Brokers that are named as too old: who fetches is not authorized yet, and may claim any id."""
+REFUSED_AFTER_MS: Final = 500
+"""Stock brokers allow their Fetch as much; their request times out after 2 s."""
 KAFKA_CLIENT: Final = "apache-kafka-java"
 """How brokers name themselves in ApiVersions, with their release."""
 KEEP_LEADERS: Final = frozenset({"3.6.0", "3.6.1"})
@@ -99,7 +102,7 @@ class ControllerApis:
         self._seen = observed or VoterObservations()
         self._denials = denials or Denials(time.monotonic)
         self._odd_hosts: dict[int, str] = {}
-        self._earlier_logs: dict[int, int] = {}  # by broker, the epoch in which it was found to have one
+        self._earlier_logs = EarlierLogs(raft, controller)
 
     def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """As the committed log has it; a node that does not know yet what is committed knows nobody."""
@@ -114,10 +117,10 @@ class ControllerApis:
         try:
             asker = replace(caller.asker, client_id=header.client_id or "")
             if isinstance(request, FetchRequest | FetchSnapshotRequest) and self._cannot_read(request, caller):
-                return refused_reader(request)
+                return await refused_reader(request)
             reply = await self._route(header.api_version, request, asker)
-            if isinstance(request, FetchRequest) and self._ends_a_broker(request, reply):
-                return refused_reader(request)
+            if isinstance(request, FetchRequest | FetchSnapshotRequest) and self._earlier_logs.refuses(request, reply):
+                return await refused_reader(request)
             if isinstance(request, BrokerRegistrationRequest):
                 self._name_odd_host(request.broker_id)
             return reply
@@ -155,42 +158,6 @@ class ControllerApis:
             )
             log.warning("fetch.refused", code=found.code, reason=found.text)
             refused[broker] = found
-        return True
-
-    def _ends_a_broker(self, request: FetchRequest, reply: Message) -> bool:
-        """Whether this answer, before the takeover, would end a broker that follows the log of an earlier quorum.
-
-        That quorum had the same addresses, and the broker was not restarted since: it knows a leader, an epoch and what
-        was committed. Kafka 3.9 `KafkaRaftClient` ends its process when it is told another leader of that epoch, or to
-        cut or replace what it knows as committed. Its next start in ZooKeeper mode deletes the old log; until then it
-        gets nothing, and is named as not registered. A registered broker has this log.
-        """
-        broker = replica_of(request)
-        if broker < 0 or broker in self._raft.voter.voters or not isinstance(reply, FetchResponse):
-            return False
-        image = self._controller.image
-        after_takeover = image.migration is not MigrationState.PRE_MIGRATION and METADATA_VERSION in image.features
-        if after_takeover or broker in image.brokers:
-            return False
-        asked = [each for topic in request.topics for each in topic.partitions]
-        told = [each for topic in reply.responses for each in topic.partitions]
-        if any(
-            answer.error_code == Error.NOT_LEADER_OR_FOLLOWER
-            and answer.current_leader.leader_epoch == question.current_leader_epoch
-            for question, answer in zip(asked, told, strict=False)
-        ):
-            return True  # one that has no leader yet hears of it from the leader itself
-        if all(each.fetch_offset == 0 for each in asked):
-            self._earlier_logs.pop(broker, None)
-            return False
-        epoch = max((each.current_leader.leader_epoch for each in told), default=-1)
-        if self._earlier_logs.get(broker) == epoch >= 0:
-            return True  # also once this log is as long as that one; in a later epoch it shows again that they part
-        if all(each.diverging_epoch.end_offset < 0 and each.snapshot_id.end_offset < 0 for each in told):
-            return False
-        if broker in self._earlier_logs or len(self._earlier_logs) < NAMED_MAX:
-            self._earlier_logs[broker] = epoch
-            log.warning("fetch.refused", broker=broker, reason="it follows the log of an earlier quorum: restart it")
         return True
 
     def _name_odd_host(self, broker: int) -> None:
@@ -267,8 +234,13 @@ def _denied(request: Message) -> Message:
     return denied
 
 
-def refused_reader(request: FetchRequest | FetchSnapshotRequest) -> Message:
-    """The error that every release takes for a controller that is starting or stopping: it asks again."""
+async def refused_reader(request: FetchRequest | FetchSnapshotRequest) -> Message:
+    """The error that every release takes for a controller that is starting or stopping: it asks again, at once.
+
+    So it comes as late as the answer to one that has everything would.
+    """
+    allowed_ms = request.max_wait_ms if isinstance(request, FetchRequest) else REFUSED_AFTER_MS
+    await asyncio.sleep(min(allowed_ms, REFUSED_AFTER_MS) / 1000)
     if isinstance(request, FetchRequest):
         return FetchResponse(error_code=Error.BROKER_NOT_AVAILABLE)
     return FetchSnapshotResponse(error_code=Error.BROKER_NOT_AVAILABLE)

@@ -108,9 +108,7 @@ def with_log(
         ),
         partitions=None if figures is None else _partitions(figures, behind_ms),
         brokers=_brokers(controller, figures),
-        registrations_refused=tuple(
-            each.as_json() for each in (*controller.contacts.too_old.values(), *controller.contacts.odd_hosts.values())
-        ),
+        registrations_refused=tuple(each.as_json() for each in controller.contacts.refused),
     )
 
 

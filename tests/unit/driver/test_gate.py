@@ -82,6 +82,7 @@ def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Takeov
         "foreign_voters": (),
         "kraft_epoch": 5,
         "heartbeat_age_ms": {1: 0, 2: 2_999, 3: 500},
+        "reading": (1, 2, 3, 4),
         "estimated_ms": 7_500,
         "takeover_max_ms": 15_000,
         "laboratory": False,
@@ -98,7 +99,7 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every condition is True"
     assert all(check.message for check in verdict.conditions)
-    assert len({check.name for check in verdict.conditions}) == len(verdict.conditions) == 23
+    assert len({check.name for check in verdict.conditions}) == len(verdict.conditions) == 24
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -167,6 +168,7 @@ def with_broker_2(**changes: Any) -> Image:
         ({"image": with_broker_2(fenced=True)}, "no broker is fenced", "fenced: brokers [2]"),
         ({"heartbeat_age_ms": {1: 0, 2: 0, 3: 3_000}}, "heartbeat", "older: brokers [3]"),
         ({"heartbeat_age_ms": {1: 0, 2: 0}}, "heartbeat", "older: brokers [3]"),
+        ({"reading": (1, 3)}, "reads this log", "brokers [2] do not"),
         (
             {"image": with_broker_2(features=(FeatureRange(METADATA_VERSION, 20, 20),))},
             "every broker's IBP",

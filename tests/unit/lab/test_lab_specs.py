@@ -52,6 +52,7 @@ def test_a_migrating_broker_is_a_zookeeper_broker_that_knows_the_quorum() -> Non
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "zookeeper.metadata.migration.enable": True,
+        "controller.quorum.election.timeout.ms": 600_000,
     }
     assert {key: after[key] for key in before} == before
 

@@ -25,7 +25,7 @@ from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters import log_observer
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.log_observer import LogObservation, LogVoter
+from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
 from state_machine.clusters.observe import (
     GAPS_KEPT,
     ControllerObservation,
@@ -112,6 +112,33 @@ def test_looks_that_could_not_read_zookeeper_are_no_gap() -> None:
     fourth = summed_up(33.0, (), nobody, summed_up(32.5, (), blind, third))
     fifth = summed_up(35.0, (), BROKER_RULES, summed_up(34.0, (), blind, fourth))
     assert fifth.gap_s == 2.5
+
+
+def test_replicas_lack_since_no_broker_was_missing_and_all_of_it_was_read() -> None:
+    """From that time on the broker flaw of Z2K-2043 is named: not where a broker is away, of which that is the sign."""
+    zero, one = (LogBroker(each, "incarnation", "ZooKeeper", fenced=False) for each in (0, 1))
+    present = (zero, one)
+    away = (zero, msgspec.structs.replace(one, fenced=True))
+    stopping = (zero, msgspec.structs.replace(one, in_controlled_shutdown=True))
+    look = None
+    since = []
+    for now, under_replicated, brokers, problem in (
+        (10.0, 3, away, ""),
+        (11.0, 3, present, ""),
+        (80.0, 1, present, ""),  # fewer, and still not all
+        (81.0, 1, stopping, ""),
+        (82.0, 1, present, ""),
+        (83.0, 1, present, "no controller leads"),
+        (84.0, 1, present, ""),
+        (85.0, 0, present, ""),
+        (86.0, 2, (), ""),  # before dual-write it knows of no broker
+        (87.0, 2, present, ""),
+        (20.0, 2, present, ""),  # the clock went back
+    ):
+        log = LogObservation(now, problem, brokers=brokers, under_replicated=under_replicated)
+        look = summed_up(now, (), BROKER_RULES, look, log)
+        since.append(look.lacking_since)
+    assert since == [None, 11.0, 11.0, None, 82.0, None, 84.0, None, None, 87.0, 20.0]
 
 
 def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:
