@@ -23,7 +23,7 @@ from migrator.zk import paths
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ProducerIdBlock, parse_producer_ids
 from tests.adversarial.producer_ids import Handed, ProducerIdClient
-from tests.e2e.quorums import start, three_controllers
+from tests.e2e.quorums import PATIENT, start, three_controllers, wait_ruling
 from tests.e2e.support import (
     HANGS_AFTER_S,
     LONG_WINDOW,
@@ -268,7 +268,7 @@ NEVER_STANDS = {"controller.quorum.election.timeout.ms": 120_000, "controller.qu
 
 def start_led_by(leader: OurController, others: list[OurController]) -> None:
     """Nobody else stands for election, so this one leads, in the first epoch."""
-    leader.spec = replace(leader.spec, extra=LONG_WINDOW)
+    leader.spec = replace(leader.spec, extra={**LONG_WINDOW, **PATIENT})
     for each in others:
         each.spec = replace(each.spec, extra={**LONG_WINDOW, **NEVER_STANDS})
     start([leader, *others])
@@ -313,7 +313,7 @@ def test_a_fresh_quorum_with_another_leader_of_an_epoch_that_brokers_know_ends_n
         assert faulted(cluster) == []
         cluster.restart_as(lambda spec: spec.as_migrating(leader.voters))
         cluster.wait_isr_whole(TOPICS[:3])
-        leader.wait_dual_write()
+        wait_ruling([first, leader, third])
 
 
 def lacks_log(cluster: LabCluster) -> str | None:
