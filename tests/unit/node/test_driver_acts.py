@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from migrator.control_api.states import State
+from migrator.controller.contacts import Contacts
 from migrator.controller.removals import Removals
 from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.divergence import DivergenceLimits, Level
@@ -69,7 +70,7 @@ def a_driver(
         image=image,
         newest=image,
         removals=Removals(),
-        contacts=SimpleNamespace(odd_hosts={}, too_old={}, get=lambda broker: None),
+        contacts=Contacts(),
         settings=SimpleNamespace(cluster_id=CLUSTER_ID),
     )
     now = DriverState(state=state, led_epoch=epoch)
