@@ -142,9 +142,9 @@ RELEASE_KEEPS_LEADERS = Finding(
 EARLIER_LOG = Finding(
     code="Z2K-1055",
     says="Broker {broker} still follows the metadata log of an earlier quorum.",
-    means="It was not restarted since that quorum served at these addresses. Told where its log parts from this one, "
-    "its process would end. Before the takeover this controller gives it nothing of the log: it serves its clients, "
-    "and the takeover gate stays closed.",
+    means="Most likely it was not restarted since that quorum served at these addresses. Told where its log parts from "
+    "this one, its process would end. Before the takeover this controller gives it nothing of the log: it serves its "
+    "clients, and the takeover gate stays closed.",
     remedy="Restart the broker: its start in ZooKeeper mode deletes the old log (before Kafka 3.7.2 somebody has to). "
     "Follow the runbook.",
 )

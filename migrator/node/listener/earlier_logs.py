@@ -56,6 +56,7 @@ class EarlierLogs:
             return False
         image = self._controller.image
         if image.migration is not MigrationState.PRE_MIGRATION and METADATA_VERSION in image.features:
+            self._controller.contacts.earlier_logs.pop(broker, None)
             return False  # after the takeover, or where nothing migrates
         asked = [each for topic in request.topics for each in topic.partitions]
         if not {each.current_leader_epoch for each in asked}.isdisjoint(_named_by_others(reply)):
@@ -90,7 +91,7 @@ class EarlierLogs:
     def _reads(self, broker: int) -> None:
         contacts = self._controller.contacts
         contacts.earlier_logs.pop(broker, None)
-        if len(contacts.reading) < KEPT_MAX:
+        if len(contacts.reading) < KEPT_MAX or broker in self._controller.image.brokers:
             contacts.reading.add(broker)
 
     def _name_later_epochs(self, broker: int, told: list[FetchPartitionResult]) -> None:
