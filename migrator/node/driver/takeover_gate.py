@@ -154,11 +154,12 @@ class GateActs:
         if not wanted:
             return f"no broker is in {paths.BROKER_IDS}"
         if missing:
-            refused = filter(None, map(contacts.why_refused, missing))
-            trouble = ibp_differs(self.controller.kept_out(), image) or next(refused, None)
+            refused = {broker: why for broker in missing if (why := contacts.why_refused(broker)) is not None}
+            trouble = ibp_differs(self.controller.kept_out(), image) or next(iter(refused.values()), None)
             self.progress.trouble(trouble)
             if trouble is not None:
-                return trouble.text
+                others = [each for each, why in refused.items() if why is not trouble and why.code == trouble.code]
+                return f"{trouble.text} The same holds for brokers {others}." if others else trouble.text
             if wanted <= joined:
                 return f"brokers {missing} are registered and do not read this log yet"
             missing = sorted(wanted - joined)
