@@ -41,6 +41,8 @@ LONGER_THAN_A_SESSION_S = SESSION_TIMEOUT_MS / 1000 + 2
 """Whatever a broker's absence ends by time-out has ended then."""
 ASKED_ALL_S = 15
 """A broker that gets nothing from one voter asks another one after a second or so: by then each has been asked."""
+NEVER_STANDS = {"controller.quorum.election.timeout.ms": 120_000, "controller.quorum.fetch.timeout.ms": 120_000}
+"""Of a voter that no test waits for that long."""
 
 
 def isr_changes(cluster: LabCluster, rounds: int) -> None:
@@ -261,9 +263,6 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
         cluster.wait_isr_whole(TOPICS)
         fresh.wait_dual_write()
         cluster.create_topics(["second-migration"])
-
-
-NEVER_STANDS = {"controller.quorum.election.timeout.ms": 120_000, "controller.quorum.fetch.timeout.ms": 120_000}
 
 
 def start_led_by(leader: OurController, others: list[OurController]) -> None:

@@ -58,8 +58,8 @@ class EarlierLogs:
         if image.migration is not MigrationState.PRE_MIGRATION and METADATA_VERSION in image.features:
             self._controller.contacts.earlier_logs.pop(broker, None)
             return False  # after the takeover, or where nothing migrates
-        asked = [each for topic in request.topics for each in topic.partitions]
-        if not {each.current_leader_epoch for each in asked}.isdisjoint(_named_by_others(reply)):
+        known = {each.current_leader_epoch for topic in request.topics for each in topic.partitions}
+        if not known.isdisjoint(_named_by_others(reply)):
             return True  # one that has no leader yet hears of it from the leader itself
         if not isinstance(request, FetchRequest) or not isinstance(reply, FetchResponse):
             return False
