@@ -39,7 +39,7 @@ STOPS_S: Final = 180.0
 """A broker that is killed instead cannot start again before ZooKeeper has ended its session."""
 DELIVERED_S: Final = 240
 """A record may wait so long for a leader: a broker that restarts on a busy machine is away for a while."""
-RECORDS_PER_S: Final = 50
+RECORDS_PER_S: Final = 10
 """Of the client: enough to have some under way at every moment. As many as brokers take would keep the machine busy."""
 PATIENT: Final = {"controller.quorum.fetch.timeout.ms": 6_000, "zk2kraft.takeover.max.ms": 60_000}
 """On a busy machine a leader that stays may be silent for 2 s, and a takeover may last longer than 15 s."""

@@ -56,7 +56,7 @@ AT_THE_END: Final = {
 """What is seen of the nodes, once each has answered."""
 RETIRED_S: Final = 240.0
 """They ask the brokers for a minute."""
-RECORDS_PER_S: Final = 60.0
+RECORDS_PER_S: Final = 20.0
 """Some are under way at every moment of minutes; the processors are for those who are restarted."""
 
 
@@ -361,7 +361,7 @@ class RoadStage:
                         return f"the service died ({type(error).__name__})"
                 raise
 
-        self.laboratory.wait(reason, name="road", deadline_s=deadline_s, poll_every_s=0.2)
+        self.laboratory.wait(reason, name="road", deadline_s=deadline_s, poll_every_s=0.5)
         return latest
 
 

@@ -20,7 +20,7 @@ from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 
-POLL_EVERY_S, POLL_AT_LEAST_EVERY_S = 0.02, 0.25
+POLL_EVERY_S, POLL_AT_LEAST_EVERY_S = 0.02, 0.6
 
 HANGS_AFTER_S = 240.0
 """Ends a test that hangs; what is slow passes. How fast something is, benchmarks say."""
@@ -78,7 +78,7 @@ def wait_for(why_not: Callable[[], str | None], what: str, deadline_s: float = H
         if reason is None:
             return now - began
         assert now - began < deadline_s, f"{what} after {deadline_s} s: {reason}"
-        time.sleep(min(max(POLL_EVERY_S, 4 * (now - asked)), POLL_AT_LEAST_EVERY_S))
+        time.sleep(min(max(POLL_EVERY_S, 6 * (now - asked)), POLL_AT_LEAST_EVERY_S))
 
 
 def controller_of(cluster: LabCluster) -> dict[str, Any] | None:

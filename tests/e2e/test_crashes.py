@@ -31,7 +31,15 @@ def stalled(mark: Path) -> None:
     wait_for(lambda: None if mark.exists() else "not stalled yet", "the controller stalls")
 
 
-@pytest.mark.parametrize("effect", ["persist", "reconcile", "update", "enter dual-write"])
+@pytest.mark.parametrize(
+    "effect",
+    [
+        "persist",
+        pytest.param("reconcile", marks=pytest.mark.long),
+        pytest.param("update", marks=pytest.mark.long),
+        "enter dual-write",
+    ],
+)
 def test_a_controller_killed_after_the_commit_goes_on_without_a_second_copy(
     laboratory: Laboratory, tmp_path: Path, effect: str
 ) -> None:

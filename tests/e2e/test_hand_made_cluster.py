@@ -340,7 +340,7 @@ def restart_brokers(cluster: HandMade, traffic: Traffic) -> None:
         until(lambda: cluster.why_not_in_sync() is None, "its replicas are in sync")
         until(lambda: not under_replicated(cluster), "everything is in sync")
         before = len(traffic.acknowledged)
-        until(lambda before=before: len(traffic.acknowledged) > before + 100, "records go on")  # type: ignore[misc]
+        until(lambda before=before: len(traffic.acknowledged) > before + 30, "records go on")  # type: ignore[misc]
 
 
 def has_id(cluster: HandMade, topic: str) -> bool:

@@ -56,7 +56,7 @@ class ServiceUnderTest:
         self.config = laboratory.directory / "serve.toml"
         self.config.write_text(
             f'port = 0\ndirectory = "{self.directory}"\nroots = ["{laboratory.directory}"]\n'
-            f'audit_engine = "{engine}"\nobserve_every_s = 0.2\n'
+            f'audit_engine = "{engine}"\nobserve_every_s = 0.4\n'
         )
         self.process: Process | None = None
         self.http = httpx.Client(trust_env=False, timeout=60)
