@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import Float, Integer, String, bindparam, select
 from sqlalchemy.orm import Session
 
 from state_machine.policy.phases import AUDITED
@@ -21,35 +21,49 @@ SCHEDULE: Final = "schedule"
 """Purpose of an audit that the service began by itself in dual-write."""
 
 
+# Written once: every round asks, and to build a statement takes SQLAlchemy as long as to run it.
+_MIGRATION: Final = bindparam("migration", type_=Integer)
+_LAST_FINISHED: Final = (
+    select(AuditRun)
+    .where(
+        AuditRun.migration_id == _MIGRATION,
+        AuditRun.purpose.in_(bindparam("purposes", expanding=True, type_=String)),
+        AuditRun.finished_at.is_not(None),
+    )
+    .order_by(AuditRun.finished_at.desc())
+    .limit(1)
+)
+_OF_DUAL_WRITE: Final = (
+    (AuditRun.migration_id == _MIGRATION)
+    & AuditRun.finished_at.is_not(None)
+    & (
+        (AuditRun.purpose == SCHEDULE)
+        | ((AuditRun.purpose == "demand") & (AuditRun.asked_at >= bindparam("since", type_=Float)))
+    )
+)
+"""Finished audits of dual-write: the schedule's, and those a person asked for since it began."""
+_LAST_OF_DUAL_WRITE: Final = select(AuditRun).where(_OF_DUAL_WRITE).order_by(AuditRun.id.desc()).limit(LAST_AUDITS)
+_LAST_PASSED: Final = (
+    select(AuditRun.finished_at)
+    .where(_OF_DUAL_WRITE, AuditRun.state == "done", AuditRun.same.is_(True))
+    .order_by(AuditRun.id.desc())
+    .limit(1)
+)
+
+
 def last_finished(session: Session, migration_id: int, *purposes: str) -> AuditRun | None:
-    query = (
-        select(AuditRun)
-        .where(AuditRun.migration_id == migration_id, AuditRun.purpose.in_(purposes), AuditRun.finished_at.is_not(None))
-        .order_by(AuditRun.finished_at.desc())
-        .limit(1)
-    )
-    return session.scalar(query)
-
-
-def _of_dual_write(row: Migration) -> ColumnElement[bool]:
-    """Finished audits of dual-write: the schedule's, and those a person asked for since it began."""
-    asked_here = (AuditRun.purpose == "demand") & (AuditRun.asked_at >= row.since)
-    return (
-        (AuditRun.migration_id == row.id)
-        & AuditRun.finished_at.is_not(None)
-        & ((AuditRun.purpose == SCHEDULE) | asked_here)
-    )
+    return session.scalar(_LAST_FINISHED, {"migration": migration_id, "purposes": purposes})
 
 
 def dual_write_audits(session: Session, row: Migration) -> tuple[AuditRun, ...]:
     """By number: a clock that goes back must not make an old one the newest."""
-    query = select(AuditRun).where(_of_dual_write(row)).order_by(AuditRun.id.desc()).limit(LAST_AUDITS)
-    return tuple(session.scalars(query)) if row.phase in AUDITED else ()
+    if row.phase not in AUDITED:
+        return ()
+    return tuple(session.scalars(_LAST_OF_DUAL_WRITE, {"migration": row.id, "since": row.since}))
 
 
 def audit_passed_at(session: Session, row: Migration) -> float | None:
     """An audit that read nothing wrong and left nothing out has `same` set."""
     if row.phase not in AUDITED:
         return None
-    query = select(AuditRun.finished_at).where(_of_dual_write(row), AuditRun.state == "done", AuditRun.same.is_(True))
-    return session.scalar(query.order_by(AuditRun.id.desc()).limit(1))
+    return session.scalar(_LAST_PASSED, {"migration": row.id, "since": row.since})

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
-from sqlalchemy import Engine, Table, delete, select, update
+from sqlalchemy import Engine, Integer, String, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session, defer, sessionmaker
 
 from migrator.findings.road import NODE_ENDED
@@ -89,6 +89,39 @@ WITH_JOURNAL: Final = (*ON_THE_ROAD, Phase.ROLLING_BACK)
 PENDING: Final = ("recorded", "accepted")
 UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
 """Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
+
+
+# What every round asks is written once: to build a statement takes SQLAlchemy as long as to run it.
+_MIGRATION: Final = bindparam("migration", type_=Integer)
+_THE_MIGRATION: Final = select(Migration).where(Migration.id == _MIGRATION)
+_CONTROLLERS: Final = select(ObservedNode).where(
+    ObservedNode.migration_id == _MIGRATION, ObservedNode.kind == "controller"
+)
+_LAST_OBSERVATION_AND_CHECK: Final = select(ObservationRow).where(
+    ObservationRow.migration_id == _MIGRATION, ObservationRow.kind.in_((OBSERVATION, CHECK))
+)
+_OTHER_DOCUMENTS: Final = select(ObservationRow).where(
+    ObservationRow.migration_id == _MIGRATION,
+    ObservationRow.kind.in_((PLAN, SOAK, FILES, INTENT, LIMITS, CANARY, LEVELS)),
+)
+_CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == _MIGRATION)
+_PENDING_OPERATIONS: Final = (
+    select(Operation).where(Operation.migration_id == _MIGRATION, Operation.state.in_(PENDING)).order_by(Operation.id)
+)
+_JOURNAL: Final = select(RoadNode).where(RoadNode.migration_id == _MIGRATION).order_by(RoadNode.node_id)
+_LAST_APPROVAL: Final = (
+    select(Approval).where(Approval.migration_id == _MIGRATION).order_by(Approval.id.desc()).limit(1)
+)
+_BACKUPS: Final = select(Backup).where(Backup.migration_id == _MIGRATION).order_by(Backup.id)
+_THE_CURSOR: Final = select(DriverCursor.run).where(
+    DriverCursor.migration_id == _MIGRATION, DriverCursor.run == bindparam("run", type_=String)
+)
+_THE_NODE: Final = select(ObservedNode).where(
+    ObservedNode.migration_id == _MIGRATION,
+    ObservedNode.kind == bindparam("kind", type_=String),
+    ObservedNode.node_id == bindparam("node", type_=Integer),
+)
+_PHASE: Final = select(Migration.phase).where(Migration.id == _MIGRATION, Migration.removed_at.is_(None))
 
 
 class AuditPlan(msgspec.Struct, frozen=True):
@@ -339,9 +372,7 @@ class Store:
             look, check = _rows(session, migration_id)
             documents = _documents(session, migration_id)
             plan = documents.pop(PLAN, None)
-            nodes = session.scalars(
-                select(ObservedNode).where(ObservedNode.migration_id == migration_id, ObservedNode.kind == "controller")
-            )
+            nodes = session.scalars(_CONTROLLERS, {"migration": migration_id})
             return Snapshot(
                 migration=row,
                 inventory=msgspec.convert(row.inventory, ClusterInventory),
@@ -548,7 +579,7 @@ def fingerprint(document: Any) -> str:
 
 def find_migration(session: Session, migration_id: int) -> Migration:
     """Raises Z2K-4004."""
-    row = session.get(Migration, migration_id)
+    row = session.scalar(_THE_MIGRATION, {"migration": migration_id})
     if row is None or row.removed_at is not None:
         raise NO_SUCH_THING.error(what=f"migration {migration_id}")
     return row
@@ -583,8 +614,7 @@ def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
     """The journal of rolling restarts."""
     if row.phase not in WITH_JOURNAL:
         return ()
-    query = select(RoadNode).where(RoadNode.migration_id == row.id).order_by(RoadNode.node_id)
-    return tuple(session.scalars(query))
+    return tuple(session.scalars(_JOURNAL, {"migration": row.id}))
 
 
 def _led_back(session: Session, row: Migration) -> bool:
@@ -607,41 +637,35 @@ def _joining(session: Session, row: Migration) -> bool:
 def _approval(session: Session, row: Migration) -> Approval | None:
     if row.phase not in WITH_JOURNAL:
         return None
-    return session.scalar(select(Approval).where(Approval.migration_id == row.id).order_by(Approval.id.desc()).limit(1))
+    return session.scalar(_LAST_APPROVAL, {"migration": row.id})
 
 
 def _backups(session: Session, row: Migration) -> tuple[Backup, ...]:
     if row.phase not in ON_THE_ROAD:
         return ()
-    return tuple(session.scalars(select(Backup).where(Backup.migration_id == row.id).order_by(Backup.id)))
+    return tuple(session.scalars(_BACKUPS, {"migration": row.id}))
 
 
 def _documents(session: Session, migration_id: int) -> dict[str, dict[str, Any]]:
     """By kind; the observation and the check are read apart."""
-    kinds = (PLAN, SOAK, FILES, INTENT, LIMITS, CANARY, LEVELS)
-    query = select(ObservationRow).where(ObservationRow.migration_id == migration_id, ObservationRow.kind.in_(kinds))
-    return {row.kind: row.document for row in session.scalars(query)}
+    return {row.kind: row.document for row in session.scalars(_OTHER_DOCUMENTS, {"migration": migration_id})}
 
 
 def _rows(session: Session, migration_id: int) -> tuple[ObservationRow | None, ObservationRow | None]:
     """The last look and the last check."""
-    kinds = (OBSERVATION, CHECK)
-    query = select(ObservationRow).where(ObservationRow.migration_id == migration_id, ObservationRow.kind.in_(kinds))
-    found = session.scalars(query)
+    found = session.scalars(_LAST_OBSERVATION_AND_CHECK, {"migration": migration_id})
     by_kind = {row.kind: row for row in found}
     return by_kind.get(OBSERVATION), by_kind.get(CHECK)
 
 
 def _cursors(session: Session, migration_id: int) -> dict[str, int]:
     """By run."""
-    query = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == migration_id)
-    return {row.run: row.number for row in session.execute(query)}
+    return {row.run: row.number for row in session.execute(_CURSORS, {"migration": migration_id})}
 
 
 def _phase(session: Session, migration_id: int) -> str:
     """Without the rest of the row, which may be damaged. Raises Z2K-4004."""
-    query = select(Migration.phase).where(Migration.id == migration_id, Migration.removed_at.is_(None))
-    found = session.scalar(query)
+    found = session.scalar(_PHASE, {"migration": migration_id})
     if found is None:
         raise NO_SUCH_THING.error(what=f"migration {migration_id}")
     return found
@@ -653,13 +677,16 @@ def move_cursor(session: Session, migration_id: int, run: str, number: int) -> N
 
 def a_cursor(session: Session, migration_id: int, run: str) -> None:
     """This run belongs to this migration, whether its driver ever moves or not."""
-    if session.get(DriverCursor, (migration_id, run)) is None:
+    with session.no_autoflush:
+        known = session.scalar(_THE_CURSOR, {"migration": migration_id, "run": run})
+    if known is None:
         move_cursor(session, migration_id, run, 0)
 
 
 def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> ObservedNode:
     """The row of a broker or controller, made when there is none. kind: "broker" or "controller"."""
-    node = session.get(ObservedNode, (migration_id, kind, node_id))
+    with session.no_autoflush:  # the nodes of one round are written together
+        node = session.scalar(_THE_NODE, {"migration": migration_id, "kind": kind, "node": node_id})
     if node is None:
         node = ObservedNode(migration_id=migration_id, kind=kind, node_id=node_id, document={}, quick_ends=0)
         session.add(node)
@@ -721,12 +748,7 @@ def _known(session: Session, migration_id: int, order: NewOperation) -> Operatio
 
 
 def _pending(session: Session, migration_id: int) -> tuple[Operation, ...]:
-    query = (
-        select(Operation)
-        .where(Operation.migration_id == migration_id, Operation.state.in_(PENDING))
-        .order_by(Operation.id)
-    )
-    return tuple(session.scalars(query))
+    return tuple(session.scalars(_PENDING_OPERATIONS, {"migration": migration_id}))
 
 
 def _make_way(session: Session, migration_id: int, order: NewOperation, at: float) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import CONTROL_REFUSED, TOOL_FAILED
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.controller import ControllerSpec, quorum_specs
@@ -190,7 +191,7 @@ class OurController:
         def why_not() -> str | None:
             try:
                 driver = self.status()["driver"]
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, FindingError) as error:  # on a busy machine its loop may stand still
                 return f"no status ({error})"
             return None if driver["state"] in states else f"{driver['state']}: {driver['reason']}"
 

@@ -23,7 +23,7 @@ from migrator.wire.messages.topics import (
 from tests.e2e.quorums import start, three_controllers, wait_ruling
 from tests.e2e.support import HANGS_AFTER_S, wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = pytest.mark.lab
 
 SILENT = 2
 
@@ -75,7 +75,7 @@ async def create_topics(
 
 def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laboratory) -> None:
     """The others are told before the session of the silent one ends; then it is fenced like any other."""
-    with three_controllers(laboratory, {"broker.session.timeout.ms": 30_000}) as (cluster, ours):
+    with three_controllers(laboratory, {"broker.session.timeout.ms": 60_000}) as (cluster, ours):
         start(ours)
         leader = wait_ruling(ours)
         silent = cluster.brokers[SILENT]
@@ -116,6 +116,7 @@ def not_updated(controllers: list[OurController]) -> list[int]:
     return [broker for broker in (0, 1, 2) if not seen.get(broker, {}).get("updated")]
 
 
+@pytest.mark.alone
 def test_a_fail_over_does_not_wait_for_brokers_that_open_their_logs(laboratory: Laboratory) -> None:
     """DUAL_WRITE and an administrator's change do not wait until the brokers have worked through 3,000 partitions."""
     with three_controllers(laboratory) as (cluster, ours):

@@ -20,7 +20,7 @@ from tests.e2e.support import (
     zookeeper_rules,
 )
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = pytest.mark.lab
 
 
 def stalled(mark: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go_in_tim
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     """Nobody can be elected, so nobody can give the claim back; the old leader's session still holds it."""
-    mark, limit_s = tmp_path / "mark", 20  # the others are killed within it
+    mark, limit_s = tmp_path / "mark", 40  # the others are killed within it, beside other tests
     with three_controllers(laboratory, {"zk2kraft.takeover.max.ms": limit_s * 1000}) as (cluster, ours):
         for each in ours:
             spoil(each, mark, stall_before="read")
@@ -89,6 +89,7 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go_in_tim
         cluster.create_topics(["decided-by-zookeeper-again"])
 
 
+@pytest.mark.alone
 def test_a_controller_killed_while_copying_leaves_the_cluster_to_zookeeper_and_does_not_try_again(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ class Joining(World):
 
     @property
     def journal(self) -> tuple[RoadNode, ...]:
-        return self.snapshot.nodes_of(Roll.JOIN)
+        return self.nodes_of(Roll.JOIN)
 
     def step(self, number: int) -> str:
         return next((row.step for row in self.journal if row.node_id == number), "")

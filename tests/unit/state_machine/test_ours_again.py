@@ -264,7 +264,7 @@ def test_no_broker_is_stopped_before_an_audit_found_both_sides_equal(world: Unde
         await world.turn(60)
         assert "before the brokers go back: an audit found both sides equal since then" in world.waiting
         assert 2 <= world.runner.count("audit") - asked <= 5, "it is repeated, and not at once"
-        assert not world.snapshot.nodes_of(Roll.BACK)
+        assert not world.nodes_of(Roll.BACK)
         world.runner.results["audit"] = replace(world.runner.results["audit"], document=PASSED_AUDIT)
         await world.until_brokers()
 
@@ -289,7 +289,7 @@ def test_a_loss_that_only_ours_reports_needs_consent_before_the_brokers_go_back(
         await world.until(lambda: all(world.ours_step(each) == "WHOLE" for each in NODES))
         await world.turn(10)
         assert "only KRaft has, too: configuration of client-metrics m1" in world.waiting
-        assert not world.snapshot.nodes_of(Roll.BACK)
+        assert not world.nodes_of(Roll.BACK)
         await world.run_operation("APPROVE", who="Ada", to=Phase.ROLLING_BACK)
         await world.until_brokers()
 

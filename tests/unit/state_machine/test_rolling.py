@@ -173,7 +173,7 @@ class Rolling(World):
 
     @property
     def journal(self) -> tuple[RoadNode, ...]:
-        return self.snapshot.nodes_of(Roll.KRAFT)
+        return self.nodes_of(Roll.KRAFT)
 
     def step(self, number: int) -> str:
         return next((row.step for row in self.journal if row.node_id == number), "")

@@ -87,7 +87,7 @@ class RollingBack(Rolling):
         return form.format(id=number, port=9100 + number, logs=self.hosts.home / str(number) / "logs")
 
     def step_back(self, number: int, roll: Roll = Roll.BACK) -> str:
-        return next((row.step for row in self.snapshot.nodes_of(roll) if row.node_id == number), "")
+        return next((row.step for row in self.nodes_of(roll) if row.node_id == number), "")
 
 
 class JoinedRollingBack(RollingBack):

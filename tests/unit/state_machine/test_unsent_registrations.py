@@ -103,5 +103,5 @@ def test_the_replacement_goes_on_by_itself(world: UnderStock) -> None:
 
     asyncio.run(story())
     assert world.acts_on([NODE]) == [f"{act} {NODE}" for act in ("stop", "start", "stop", "start")]
-    (row,) = [each for each in world.snapshot.nodes_of(Roll.STOCK) if each.node_id == NODE]
+    (row,) = [each for each in world.nodes_of(Roll.STOCK) if each.node_id == NODE]
     assert "never sent its registration (KAFKA-20247)" in row.detail

@@ -180,13 +180,13 @@ class UnderStock(RollingBack):
 
     async def until_brokers(self) -> None:
         """The first part of the rollback is over."""
-        await self.until(lambda: bool(self.snapshot.nodes_of(Roll.BACK)))
+        await self.until(lambda: bool(self.nodes_of(Roll.BACK)))
 
     def stock_step(self, node: int) -> str:
-        return next((row.step for row in self.snapshot.nodes_of(Roll.STOCK) if row.node_id == node), "")
+        return next((row.step for row in self.nodes_of(Roll.STOCK) if row.node_id == node), "")
 
     def ours_step(self, node: int) -> str:
-        return next((row.step for row in self.snapshot.nodes_of(Roll.OURS) if row.node_id == node), "")
+        return next((row.step for row in self.nodes_of(Roll.OURS) if row.node_id == node), "")
 
     def acts_on(self, nodes: Sequence[int], since: int = 0) -> list[str]:
         return [each for each in self.acts[since:] if int(each.split()[1]) in nodes]

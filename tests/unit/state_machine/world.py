@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import select
 
 from migrator.fleet.inventory import Inventory
 from state_machine.acts import Acts
@@ -20,6 +21,7 @@ from state_machine.evidence import evidence
 from state_machine.operations import Operations
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
+from state_machine.policy.road_observations import Roll
 from state_machine.reconcile import Reconciler
 from state_machine.road.fleet import Fleets
 from state_machine.road.replicas import ReplicasSeen
@@ -28,9 +30,9 @@ from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
 from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
-from state_machine.store import NewOperation, Snapshot, Store
+from state_machine.store import NewOperation, Snapshot, Store, find_migration
 from state_machine.supervisor import Supervisor
-from state_machine.tables import Operation, PhaseEvent
+from state_machine.tables import Operation, PhaseEvent, RoadNode
 from tests.support.stores import a_store
 from tests.unit.state_machine.fakes import (
     OPEN,
@@ -199,13 +201,22 @@ class World:
     def snapshot(self) -> Snapshot:
         return self.store.snapshot(self.id)
 
+    # Tests ask for these after every round, and a snapshot costs as much as a round.
+
     @property
     def phase(self) -> Phase:
-        return self.snapshot.phase
+        return Phase(self.store.phase(self.id))
 
     @property
     def waiting(self) -> str:
-        return self.snapshot.migration.waiting
+        with self.store.reading() as session:
+            return find_migration(session, self.id).waiting
+
+    def nodes_of(self, roll: Roll) -> tuple[RoadNode, ...]:
+        """The journal of one rolling restart, as `Snapshot.nodes_of`."""
+        with self.store.reading() as session:
+            of_it = (RoadNode.migration_id == self.id, RoadNode.roll == roll)
+            return tuple(session.scalars(select(RoadNode).where(*of_it).order_by(RoadNode.node_id)))
 
     @property
     def evidence(self) -> Evidence:
