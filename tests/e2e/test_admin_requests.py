@@ -302,6 +302,7 @@ def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_con
         assert_all_there(cluster, MOVED, 3)
 
 
+@pytest.mark.long
 def test_a_successor_ends_a_move_that_its_predecessor_began(laboratory: Laboratory) -> None:
     """The broker that comes back finds the move, and what it ends is deleted although nobody remembers the order."""
     with ready_cluster(laboratory) as (cluster, controller):

@@ -373,6 +373,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     assert_no_broker_broke(cluster)
 
 
+@pytest.mark.long
 def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stays_open(
     laboratory: Laboratory,
 ) -> None:

@@ -157,6 +157,7 @@ def assert_no_secret_in(text: str, kept: dict[str, Any]) -> None:
     assert not [secret for secret in secrets if secret in text]
 
 
+@pytest.mark.long
 def test_every_family_is_copied_as_stock_copies_it_kept_and_rolled_back(laboratory: Laboratory, tmp_path: Path) -> None:
     cluster = LabCluster(laboratory, extra=WITH_SECURITY)
     cluster.start()

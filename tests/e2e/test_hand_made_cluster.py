@@ -299,8 +299,9 @@ def migrations_that_cannot_be(cluster: HandMade, operator: Operator) -> None:
         migration = operator.create(name=f"broken-{number}", controllers=controllers)
         operator.run("advance", "-m", migration, "--to", "PREFLIGHT")
         operator.wait_shown(reason, "gates", migration, (4,))
-        operator.kill_service()
-        operator.serve()
+        if number == 0:
+            operator.kill_service()
+            operator.serve()
         operator.run("delete", "-m", migration)
     wrong = operator.ask("POST", "migrations", operator.inventory(name="mistyped", zookeeper="127.0.0.1:1/kafka-prd"))
     assert wrong.status_code == 422

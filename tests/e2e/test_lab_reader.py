@@ -69,6 +69,7 @@ def delete(cluster: LabCluster, topic: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_nothing_is_lost_while_a_broker_is_away_and_topics_come_and_go(laboratory: Laboratory) -> None:
     cluster = LabCluster(laboratory)
     cluster.start()

@@ -88,6 +88,7 @@ def test_a_broker_restarted_right_after_a_mass_creation_loses_no_log(laboratory:
         assert_same(cluster, ours.data)
 
 
+@pytest.mark.long
 def test_a_log_that_nobody_explains_is_named_and_stays_where_it_is(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory, partitions=1) as (cluster, ours):
         ours.start()

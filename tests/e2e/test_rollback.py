@@ -104,6 +104,7 @@ def assert_refuses_to_start(cluster: LabCluster, controller: OurController) -> N
     assert cluster.zk.exists("/brokers/topics/under-zookeeper-4")
 
 
+@pytest.mark.long
 def test_the_cluster_goes_back_after_200_isr_changes(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
         produce(cluster, TOPICS[0], 500)

@@ -125,7 +125,10 @@ def renew(old: Authority, new: Authority, both: Path) -> None:
     old.trusted.write_text(both.read_text())
 
 
-@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT"])
+@pytest.mark.parametrize(
+    "protocol",
+    ["SASL_SSL", pytest.param("SSL", marks=pytest.mark.long), pytest.param("SASL_PLAINTEXT", marks=pytest.mark.long)],
+)
 def test_a_stock_voter_and_ours_lead_and_follow_each_other(laboratory: Laboratory, protocol: str) -> None:
     """In both directions; with SSL both sides show a certificate."""
     authority = Authority(laboratory.directory / "authority")

@@ -248,6 +248,7 @@ STALLS = (("claim", "TAKEOVER"), ("encode", "COPY"), ("audit", "AUDIT"))
 """What the controller waits before, and the phase that this keeps the migration in."""
 
 
+@pytest.mark.long
 def test_a_service_killed_in_every_phase_of_the_takeover_writes_one_row_per_transition(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:

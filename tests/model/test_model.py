@@ -99,7 +99,7 @@ def check(directory: Path, *defines: str) -> Verdict:
     began = time.monotonic()
     run(directory, "spin", "-a", *(f"-D{each}" for each in defines), str(MODEL))
     kind = [] if is_live else ["-DSAFETY"]
-    run(directory, "gcc", "-O2", "-w", f"-DMEMLIM={MEMORY_MAX_MB}", *kind, "-o", "pan", "pan.c")
+    run(directory, "gcc", "-O1", "-w", f"-DMEMLIM={MEMORY_MAX_MB}", *kind, "-o", "pan", "pan.c")
     text = run(directory, "./pan", f"-m{DEPTH_MAX}", *(["-a"] if is_live else []))
     errors, states = re.search(r"errors: (\d+)", text), re.search(r"(\d+) states, stored", text)
     memory = re.search(r"([\d.]+)\s+total actual memory", text)

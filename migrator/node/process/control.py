@@ -4,7 +4,8 @@ In:   HTTP on loopback, with the token that stands beside the port in `zk2kraft-
       address for other hosts, HTTPS there, with a certificate of the trusted authority and the token of its file.
 Out:  status as JSON, metrics for Prometheus; operations that the driver looks at. Nothing here acts by itself.
 Elsewhere: the driver (driver_node), the service that calls this (state_machine), the keys (config/properties.py).
-Runs on a thread with a loop of its own: nothing of it is on the loop of the quorum.
+Runs on a thread with a loop of its own: nothing of it is on the loop of the quorum. Starlette, not FastAPI: to import
+that is a third of a controller's start.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from migrator.control_api.control_file import CONTROL_FILE, NO_TOKEN, TOKEN, ControlFile
 from migrator.control_api.operations import CANCEL, Cancelled, DriverOperation, OperationAccepted
@@ -52,7 +56,7 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 log = structlog.get_logger()
 
 
-class Body(BaseModel):
+class Body(msgspec.Struct, frozen=True):
     """Of every operation."""
 
     reason: str = ""
@@ -144,49 +148,72 @@ class ControlServer:
         now = None if self._driver is None else self._driver.now
         raise HTTPException(409, refusal if now is None else f"{refusal}: {now.state}, {now.reason}")
 
-    def _app(self, *, guarded: bool = False) -> FastAPI:
-        """guarded: somebody has looked at the token already."""
-        app = FastAPI(title="zk2kraft controller", docs_url=None, redoc_url=None, openapi_url=None)
+    def _app(self, *, guarded: bool = False) -> Starlette:
+        """guarded: somebody has looked at the token already. What asks the quorum's loop does so on a thread."""
 
         def authorized(request: Request) -> None:
             given = request.headers.get("authorization", "")
             if not guarded and not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
                 raise HTTPException(401, "the token of this controller's control file is needed")
 
-        @app.get("/healthz", response_class=PlainTextResponse)
-        def healthz() -> str:
+        def healthz(request: Request) -> Response:
             self._on_loop(lambda: None)
-            return "ok"
+            return PlainTextResponse("ok")
 
-        @app.get("/metrics", response_class=PlainTextResponse)
-        def metrics() -> str:
-            return self._metrics.text(msgspec.to_builtins(self._on_loop(self._status)))
+        def metrics(request: Request) -> Response:
+            return PlainTextResponse(self._metrics.text(msgspec.to_builtins(self._on_loop(self._status))))
 
-        @app.get("/v1/status", dependencies=[Depends(authorized)])
-        def status() -> Response:
+        def status(request: Request) -> Response:
+            authorized(request)
             return _json(self._on_loop(self._status))
 
-        @app.post(f"/v1/{DriverOperation.TAKE_OVER}", dependencies=[Depends(authorized)])
+        def operation(name: str, carry_out: Callable[[Body], Response]) -> Route:
+            async def endpoint(request: Request) -> Response:
+                authorized(request)
+                body = _body(await request.body())
+                return await run_in_threadpool(carry_out, body)
+
+            return Route(f"/v1/{name}", endpoint, methods=["POST"])
+
         def take_over(body: Body) -> Response:
             self._ask("a takeover cannot be asked for now", DriverNode.request_takeover)
             return _json(OperationAccepted(DriverOperation.TAKE_OVER), 202)
 
-        @app.post(f"/v1/{CANCEL}", dependencies=[Depends(authorized)])
         def cancel(body: Body) -> Response:
             """Take the operation for a takeover back. Not withdrawn: there is none, or it has begun."""
             return _json(Cancelled(self._on_loop(lambda: self._driver is not None and self._driver.cancel_takeover())))
 
-        @app.post(f"/v1/{DriverOperation.ABORT}", dependencies=[Depends(authorized)])
         def abort(body: Body) -> Response:
             self._ask("there is no takeover to abort now", lambda driver: driver.request_abort(body.reason))
             return _json(OperationAccepted(DriverOperation.ABORT), 202)
 
-        @app.post(f"/v1/{DriverOperation.ROLL_BACK}", dependencies=[Depends(authorized)])
         def rollback(body: Body) -> Response:
             self._ask("a rollback cannot be asked for now", DriverNode.request_rollback)
             return _json(OperationAccepted(DriverOperation.ROLL_BACK), 202)
 
-        return app
+        routes = [
+            Route("/healthz", healthz),
+            Route("/metrics", metrics),
+            Route("/v1/status", status),
+            operation(DriverOperation.TAKE_OVER, take_over),
+            operation(CANCEL, cancel),
+            operation(DriverOperation.ABORT, abort),
+            operation(DriverOperation.ROLL_BACK, rollback),
+        ]
+        return Starlette(routes=routes, exception_handlers={HTTPException: _say_refusal})
+
+
+def _body(given: bytes) -> Body:
+    """Raises HTTPException."""
+    try:
+        return msgspec.json.decode(given, type=Body)
+    except msgspec.MsgspecError as error:
+        raise HTTPException(422, f"the body is a JSON object with a reason: {error}") from error
+
+
+def _say_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _refuse(error.status_code, error.detail)
 
 
 def _run(server: uvicorn.Server, listening: socket.socket) -> None:
