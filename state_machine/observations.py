@@ -147,7 +147,8 @@ def backups(store: Store, migration_id: int) -> list[Backup]:
 def _record_nodes(session: Session, migration_id: int, observed: Observation) -> None:
     """Nodes that are not seen now keep their last observation, with its time."""
     answering = observed.answering
-    for broker in () if answering is None or answering.status is None else answering.status.brokers:
+    told = () if answering is None or answering.status is None else answering.status.brokers
+    for broker in {each.id: each for each in told}.values():
         node = a_node(session, migration_id, "broker", broker.id)
         node.seen_at, node.document = observed.at, msgspec.to_builtins(broker)
     for controller in observed.controllers:

@@ -684,7 +684,10 @@ def a_cursor(session: Session, migration_id: int, run: str) -> None:
 
 
 def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> ObservedNode:
-    """The row of a broker or controller, made when there is none. kind: "broker" or "controller"."""
+    """The row of a broker or controller, made when there is none; once for each node in a session.
+
+    kind: "broker" or "controller".
+    """
     with session.no_autoflush:  # the nodes of one round are written together
         node = session.scalar(_THE_NODE, {"migration": migration_id, "kind": kind, "node": node_id})
     if node is None:

@@ -81,8 +81,8 @@ FORBIDDEN_IN_CORES: Final = frozenset(
     {
         "asyncio", "concurrent", "confluent_kafka", "datetime", "fastapi", "fcntl", "httpx", "importlib", "kazoo",
         "logging", "multiprocessing", "os", "pathlib", "pyspark", "random", "requests", "secrets", "select",
-        "selectors", "shutil", "trigger", "socket", "sqlalchemy", "ssl", "structlog", "subprocess", "sys", "tempfile",
-        "threading", "time", "urllib", "uuid", "uvicorn",
+        "selectors", "shutil", "signal", "socket", "sqlalchemy", "ssl", "starlette", "structlog", "subprocess", "sys",
+        "tempfile", "threading", "time", "urllib", "uuid", "uvicorn",
     }
 )  # fmt: skip
 """Waiting, opening, chance and the clock: these arrive as arguments."""

@@ -27,7 +27,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -170,7 +170,11 @@ class ControlServer:
         def operation(name: str, carry_out: Callable[[Body], Response]) -> Route:
             async def endpoint(request: Request) -> Response:
                 authorized(request)
-                body = _body(await request.body())
+                try:
+                    given = await request.body()
+                except ClientDisconnect as error:
+                    raise HTTPException(400, "the body is incomplete") from error
+                body = _body(given)
                 return await run_in_threadpool(carry_out, body)
 
             return Route(f"/v1/{name}", endpoint, methods=["POST"])
@@ -207,13 +211,14 @@ def _body(given: bytes) -> Body:
     """Raises HTTPException."""
     try:
         return msgspec.json.decode(given, type=Body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HTTPException(422, f"the body is a JSON object with a reason: {error}") from error
 
 
-def _say_refusal(request: Request, error: Exception) -> Response:
+async def _say_refusal(request: Request, error: Exception) -> Response:
+    """On the loop: threads that wait for the quorum's loop hold up no refusal."""
     assert isinstance(error, HTTPException)
-    return _refuse(error.status_code, error.detail)
+    return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
 
 
 def _run(server: uvicorn.Server, listening: socket.socket) -> None:

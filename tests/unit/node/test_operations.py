@@ -109,3 +109,25 @@ def test_a_controller_without_a_migration_refuses_every_operation(tmp_path: Path
                 assert (await http.post(f"/v1/{operation}", json={})).status_code == 409
 
     story(told)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"reason", b'{"reason": 7}', b'{"reason": "gew\xfcnscht"}', b'{"x":' + b"[" * 2000],
+    ids=["none", "a list", "no JSON", "a number", "Latin-1", "deep"],
+)
+def test_a_body_that_cannot_be_read_is_refused_in_words_and_nothing_is_asked(tmp_path: Path, body: bytes) -> None:
+    async def told() -> None:
+        port = ControlServer(SimpleNamespace(), tmp_path, status=a_status, metrics=Metrics(), driver=None)  # type: ignore[arg-type]
+        port._on_loop = pytest.fail  # type: ignore[method-assign, assignment]
+        transport = httpx.ASGITransport(port._app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
+            answer = await http.post("/v1/abort", content=body)
+            assert answer.status_code == 401, "who asks is looked at first"
+            answer = await http.post("/v1/abort", content=body, headers={"authorization": f"Bearer {port._token}"})
+            assert answer.status_code == 422
+            assert "JSON object" in answer.json()["detail"]
+            answer = await http.get("/v1/abort")
+            assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+    story(told)
