@@ -5,7 +5,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
   $(shell $(candidate) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(candidate)))),python3)
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
-# Tests marked `alone` still have the machine to themselves (tests/support/turns.py), and come first (order.py there).
+# Tests marked `alone` still have the machine to themselves (tests/support/turns.py), and come last (order.py there).
 # Unit tests compute, one worker for each core; laboratory tests also wait, so a third file fits beside two.
 FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5
 # Tests start hundreds of processes of ours. Where the environment forbids to keep bytecode, each would compile again

@@ -27,9 +27,6 @@ pytestmark = pytest.mark.lab
 
 SILENT = 2
 
-NEW_TOPICS, NEW_PARTITIONS = 30, 100
-"""3,000 partitions on every broker: seconds of opening logs."""
-
 FOR_A_MOMENT = {Error.REQUEST_TIMED_OUT, Error.NOT_CONTROLLER}
 """What a broker answers that has not heard of the new controller in time."""
 CREATED = {Error.NONE, Error.TOPIC_ALREADY_EXISTS}
@@ -108,38 +105,3 @@ def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laborator
             lambda: None if brokers_of(rest).get(SILENT, {}).get("updated") else "not told", "the silent broker is told"
         )
         assert wait_ruling(rest) in rest
-
-
-def not_updated(controllers: list[OurController]) -> list[int]:
-    """Every one of them while nobody leads."""
-    seen = brokers_of(controllers)
-    return [broker for broker in (0, 1, 2) if not seen.get(broker, {}).get("updated")]
-
-
-@pytest.mark.alone
-def test_a_fail_over_does_not_wait_for_brokers_that_open_their_logs(laboratory: Laboratory) -> None:
-    """DUAL_WRITE and an administrator's change do not wait until the brokers have worked through 3,000 partitions."""
-    with three_controllers(laboratory) as (cluster, ours):
-        start(ours)
-        leader = wait_ruling(ours)
-        rest = [each for each in ours if each is not leader]
-        topics = [f"many-{each}" for each in range(NEW_TOPICS)]
-        asyncio.run(create_topics(cluster.brokers[0].address, topics, NEW_PARTITIONS))
-        leader.kill()
-        began = time.monotonic()
-
-        wait_ruling(rest)
-        ruling_s = time.monotonic() - began
-        asyncio.run(create_topics(cluster.brokers[0].address, ["made-meanwhile"]))
-        mirrored = "/brokers/topics/made-meanwhile"
-        wait_for(lambda: None if cluster.zk.exists(mirrored) else "not in ZooKeeper", "the change is mirrored")
-        mirrored_s = time.monotonic() - began
-        assert not_updated(rest), "the brokers were done before it: nothing was shown"
-
-        wait_for(lambda: str(not_updated(rest)) if not_updated(rest) else None, "every broker is updated")
-        updated_s = time.monotonic() - began
-        cluster.wait_isr_whole([*topics, "made-meanwhile"])
-        print(
-            f"dual-write after {ruling_s:.1f} s, an admin change in ZooKeeper after {mirrored_s:.1f} s, "
-            f"every broker updated after {updated_s:.1f} s"
-        )

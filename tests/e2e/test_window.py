@@ -9,12 +9,9 @@ import pytest
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import start, three_controllers
 from tests.e2e.support import (
-    assert_same,
-    controller_of,
     copies,
     ready_cluster,
     spoil,
-    unspoil,
     wait_for,
     wait_zookeeper_rules,
     zookeeper_rules,
@@ -87,30 +84,3 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go_in_tim
         )
         assert zookeeper_rules(cluster) is None
         cluster.create_topics(["decided-by-zookeeper-again"])
-
-
-@pytest.mark.alone
-def test_a_controller_killed_while_copying_leaves_the_cluster_to_zookeeper_and_does_not_try_again(
-    laboratory: Laboratory, tmp_path: Path
-) -> None:
-    mark = tmp_path / "mark"
-    with ready_cluster(laboratory, extra={"zookeeper.session.timeout.ms": 6000}) as (cluster, controller):
-        spoil(controller, mark, stall_before="encode")
-        controller.launch()
-        stalled(mark)
-        assert controller_of(cluster)["brokerid"] == controller.spec.node_id
-        controller.kill()
-        took = wait_zookeeper_rules(cluster)
-        assert took < 15, took
-        cluster.create_topics(["after-the-crash"])
-
-        unspoil(controller)
-        controller.start()
-        controller.wait_state("ABORTED")
-        assert controller_of(cluster)["kraftControllerEpoch"] == -1
-        assert controller.status()["driver"]["finding"]["code"] == "Z2K-2017"
-
-        controller.ask("takeover")
-        controller.wait_dual_write()
-        assert copies(controller) == 1
-        assert_same(cluster, controller.data)

@@ -1,8 +1,8 @@
 """In which order the workers take the files of tests, so that none has nothing to do.
 
 In:   the collected tests.
-Out:  the same tests, whole files: those with a test about time first, during which the other workers can only stand
-      still, and then soon do; the others after them, the longest first. At the end many short files are left.
+Out:  the same tests, whole files: those that share the machine first, the longest before the others; then those with
+      a test about time, during which the other workers can only stand still.
 Elsewhere: who may run beside whom (turns.py). `make` switches off the order that xdist would make of it: by the number
 of tests, so that a file of five minutes with two tests came last.
 """
@@ -68,7 +68,7 @@ def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     tests = Counter(item.path for item in items)
 
     def place(item: pytest.Item) -> tuple[bool, int, int]:
-        return item.path not in about_time, -SECONDS.get(file_of(item.nodeid), 0), -tests[item.path]
+        return item.path in about_time, -SECONDS.get(file_of(item.nodeid), 0), -tests[item.path]
 
     return sorted(items, key=place)
 

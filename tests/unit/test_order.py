@@ -27,12 +27,12 @@ def test_the_longest_file_is_begun_first_however_few_tests_it_has() -> None:
     assert ordered(*map(an_item, [*many, less_long, long])) == [long, less_long, *many]
 
 
-def test_files_about_time_come_first_and_stay_whole() -> None:
+def test_files_about_time_come_last_and_stay_whole() -> None:
     timed, beside = an_item("tests/e2e/test_a.py::timed", alone=True), an_item("tests/e2e/test_a.py::beside")
-    assert ordered(an_item(f"{LONG}::one"), beside, timed) == [
+    assert ordered(beside, timed, an_item("tests/e2e/test_b.py::one")) == [
+        "tests/e2e/test_b.py::one",
         "tests/e2e/test_a.py::beside",
         "tests/e2e/test_a.py::timed",
-        f"{LONG}::one",
     ]
 
 
