@@ -73,6 +73,7 @@ def lives(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_cluster_serves_goes_through_all_modes_and_leaves_nothing_behind(laboratory: Laboratory) -> None:
     cluster = LabCluster(laboratory, brokers=3, chroot="/kafka", recorder=Recorder())
     cluster.start()

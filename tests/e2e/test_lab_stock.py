@@ -25,6 +25,7 @@ pytestmark = pytest.mark.lab
 BROKERS = {"broker-0", "broker-1", "broker-2"}
 
 
+@pytest.mark.long
 def test_a_stock_migration_is_recorded_from_takeover_to_the_last_change(laboratory: Laboratory, tmp_path: Path) -> None:
     plan = Plan(topics=4, partitions=3)
     recording = record_migration(laboratory, tmp_path / "stock", plan)
