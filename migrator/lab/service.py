@@ -30,7 +30,7 @@ TIMEOUT_S: Final = 60.0
 KEPT_OPEN_S: Final = 1.0
 """The server closes a connection that was idle for 5 s; one that we use in that moment would be reset."""
 POLL_EVERY_S: Final = 0.25
-"""A view of a migration takes 10 ms of a processor from those who are waited for."""
+"""A view of a migration takes its time from those who are waited for."""
 PHASE_DEADLINE_S: Final = 180.0
 INSPECTION_DEADLINE_S: Final = 960.0
 """Longer than the service itself lets a command run; on a busy machine an audit takes minutes."""

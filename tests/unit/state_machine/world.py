@@ -201,7 +201,7 @@ class World:
     def snapshot(self) -> Snapshot:
         return self.store.snapshot(self.id)
 
-    # Tests ask for these after every round, and a snapshot costs as much as a round.
+    # Tests ask for these after every round, and a snapshot costs much of what a round does.
 
     @property
     def phase(self) -> Phase:
