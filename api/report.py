@@ -56,8 +56,9 @@ def _not_verified(view: MigrationView, kept: list[AuditView]) -> list[str]:
     """Never left out, so that nobody takes silence for a passed light."""
     found = [f"{check.name}: {check.message}" for check in view.standing.conditions if check.status != "True"]
     found += [f"audit {each.id} ({each.purpose}) did not pass" for each in kept if each.passed is False]
-    if view.phase not in BEFORE_TAKEOVER and not any(each.passed and each.purpose == "demand" for each in kept):
-        found.append("no audit was requested since the takeover; the driver audited its copy before the commit")
+    audited = any(each.passed and each.purpose in ("demand", "schedule") for each in kept)
+    if view.phase not in BEFORE_TAKEOVER and not audited:
+        found.append("no audit passed since the takeover; the driver audited its copy before the commit")
     if view.undo.command:
         found.append(f"the undo from here was not tried: {view.undo.command}")
     return found

@@ -105,14 +105,18 @@ class Inspections:
         """Why the last inspection of each kind has no result, where its own row could not say so; and what the last
         Spark audit took that is worth knowing.
         """
-        self.reap()
+        self.reap(migration_id)
         notes = [note for number, note in self._notes.items() if number == migration_id]
         return [*(fault for (number, _), (fault, _) in sorted(self._faults.items()) if number == migration_id), *notes]
 
-    def reap(self) -> None:
-        """Forget those that ended; what ended one unexpectedly is kept as a finding of its migration."""
+    def reap(self, migration_id: int) -> None:
+        """Forget those of a migration that ended; what ended one unexpectedly is kept as a finding of its migration.
+
+        Call it at the end of a round: an inspection that ends while a round goes on counts as running until then, since
+        that round decides by what it read before, and would begin the same inspection once more.
+        """
         for key, (task, _) in list(self._running.items()):
-            if not task.done():
+            if key[0] != migration_id or not task.done():
                 continue
             del self._running[key]
             error = None if task.cancelled() else task.exception()
@@ -132,7 +136,6 @@ class Inspections:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, migration_id: int, kind: str, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.reap()
         if (migration_id, kind) not in self._running:
             _, failed_at = self._faults.get((migration_id, kind), (None, -FAULT_PAUSE_S))
             if 0 <= self._clock() - failed_at < FAULT_PAUSE_S:

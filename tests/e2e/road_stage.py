@@ -20,7 +20,7 @@ from migrator.findings.finding import FindingError
 from migrator.findings.service import GATE_CLOSED
 from migrator.lab.cluster import LabCluster
 from migrator.lab.fleet import LabFleet
-from migrator.lab.ours import OurController, our_quorum, start_ready_to_migrate
+from migrator.lab.ours import UNHURRIED, OurController, our_quorum, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.service import LabService
@@ -33,11 +33,6 @@ from tests.e2e.support import LONG_WINDOW
 NAME: Final = "road"
 NOT_APPROVED: Final = "Z2K-4210"
 TOPICS: Final = ("orders", "payments")
-UNHURRIED: Final[Mapping[str, Value]] = {
-    "controller.quorum.election.timeout.ms": 3_000,
-    "controller.quorum.fetch.timeout.ms": 6_000,
-}
-"""On a busy machine a vote may take longer than the second of Kafka's default: then nobody leads for long."""
 CONTROLLER_SETTINGS: Final[Mapping[str, Value]] = {
     **LONG_WINDOW,
     "zk2kraft.gates": "pause",

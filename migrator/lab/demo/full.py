@@ -24,7 +24,7 @@ from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.report import ClusterFigures, machine, versions
 from migrator.lab.demo.run import NAME, REPORT, Demo, Options, write_report
 from migrator.lab.fleet import LabFleet
-from migrator.lab.ours import OurController
+from migrator.lab.ours import UNHURRIED, OurController
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -57,6 +57,7 @@ SHORTENED: Final = (
 NOT_VERIFIED: Final = (
     "listeners with TLS or SASL, an authorizer, two log directories: none here",
     "clocks, disks and networks of more than one machine: everything ran on loopback",
+    "elections within Kafka's default times: these controllers, which share a machine, have three times as long",
 )
 NO_ROLLBACK: Final = "the way back from here: none of it was used (`zk2kraft demo --rollback-from` shows it)"
 
@@ -88,7 +89,11 @@ class FullDemo(Demo):
         )
 
     def controller_settings(self) -> dict[str, Value]:
-        return {"zk2kraft.gates": "pause", "metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_BYTES}
+        return {
+            "zk2kraft.gates": "pause",
+            **UNHURRIED,
+            "metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_BYTES,
+        }
 
     def run_to_the_end(self) -> FullReport:
         self._open_the_page()

@@ -376,7 +376,7 @@ class Demo:
     def _rehearsed(self) -> None:
         """The service rehearses by itself in READY; the gate opens when the rehearsal was audited and is passed."""
         view = self.service.wait_gate(self.migration, "TAKEOVER")
-        audit = next(each for each in view["audits"] if each["purpose"] == "rehearsal")
+        audit = next(each for each in view["audits"] if each["purpose"] == "rehearsal" and each["passed"])
         equal = sum(family["equal"] for family in audit["families"])
         expected = sum(family["expected"] for family in audit["families"])
         self.progress.say(

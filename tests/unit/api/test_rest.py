@@ -10,7 +10,7 @@ from state_machine.audits import audit_rows
 from state_machine.commands import Result
 from state_machine.policy.phases import Phase
 from tests.unit.api.service import Served
-from tests.unit.state_machine.fakes import red_audit
+from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 
 INVENTORY: dict[str, Any] = {
     "name": "payments",
@@ -280,7 +280,12 @@ def test_the_report_has_times_and_what_was_not_verified(served: Served) -> None:
     ]  # fmt: skip
     assert report["takeover_s"] == 0.06
     assert report["window_ms"] == 80
-    assert any("no audit was requested since the takeover" in each for each in report["not_verified"])
+    assert any("no audit passed since the takeover" in each for each in report["not_verified"])
+    store, migration, at = served.world.store, served.world.id, served.world.clock()
+    run, _ = audit_rows.ask_audit(store, migration, purpose="schedule", engine="quick", who="service", at=at)
+    audit_rows.finish(store, run.id, PASSED_AUDIT, at=at)
+    report = served.get("/migrations/1/report")
+    assert not any("no audit passed since the takeover" in each for each in report["not_verified"])
 
 
 # --- audits -----------------------------------------------------------------------------------------------

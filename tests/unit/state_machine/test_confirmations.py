@@ -74,7 +74,7 @@ def test_the_gate_opens_on_the_quick_engines_word_while_spark_is_still_at_it(wor
         async with asyncio.timeout(60):
             while not all(task.done() or task is runner(world).at_it for task in tasks):
                 await asyncio.sleep(0.005)
-        world.inspections.reap()
+        world.inspections.reap(world.id)
 
     world.inspections_end = all_but_spark_end  # type: ignore[method-assign]
 

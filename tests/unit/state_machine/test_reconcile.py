@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from migrator.findings.service import CONTROLLER_DOES_NOT_STAY
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.observations import findings
+from state_machine.observations import WaitingReason, findings
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.store import find_migration
 from tests.unit.state_machine.fakes import OPEN, PASSED_CHECK, red_audit
@@ -174,6 +175,31 @@ def test_ready_keeps_a_rehearsal_fresh(world: World) -> None:
         assert world.runner.count("rehearse") == first
         await world.rounds(2, seconds=300)
         assert world.runner.count("rehearse") == first + 1
+
+    asyncio.run(story())
+    assert world.waiting.startswith("ready:")
+
+
+def test_a_rehearsal_that_ends_while_a_round_goes_on_is_not_made_twice(world: World) -> None:
+    """That round read the rows before the rehearsal was in them."""
+
+    async def story() -> None:
+        await world.to_ready()
+        before = world.runner.count("rehearse")
+        world.clock.pass_by(300)
+        await world.reconciler.step(world.id)  # it is old: another one begins
+        act = world.reconciler._acts.act
+
+        async def ends_first(*given: Any) -> WaitingReason:
+            await asyncio.gather(*(task for task, _ in world.inspections._running.values()))
+            world.clock.pass_by(20)
+            return await act(*given)
+
+        world.reconciler._acts.act = ends_first  # type: ignore[method-assign]
+        await world.reconciler.step(world.id)
+        world.reconciler._acts.act = act  # type: ignore[method-assign]
+        await world.rounds(2)
+        assert world.runner.count("rehearse") == before + 1
 
     asyncio.run(story())
     assert world.waiting.startswith("ready:")

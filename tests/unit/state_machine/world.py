@@ -173,7 +173,7 @@ class World:
     async def inspections_end(self) -> None:
         tasks = [task for task, _ in self.inspections._running.values()]
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.inspections.reap()
+        self.inspections.reap(self.id)
 
     async def acts_end(self) -> None:
         """Acts on hosts and looks at files, which go on beside the rounds: in real time, unlike the clock of a test."""
