@@ -350,7 +350,5 @@ def tell_full(report: FullReport, options: Options, progress: ProgressReporter) 
         progress.plain(f"not verified  {each}")
     progress.plain(f"report  {options.report or options.directory / REPORT}")
     verdict = "passed" if report.ok else "NOT PASSED"
-    progress.plain(
-        f"{verdict}: {report.traffic.acknowledged:,} acknowledged, {report.traffic.lost} lost, {report.seconds} s"
-    )
+    progress.plain(f"{verdict}: {report.traffic.counters}, {report.seconds} s")
     return report.ok

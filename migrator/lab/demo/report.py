@@ -154,7 +154,7 @@ def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
     if report.traffic.acknowledged < acknowledged_least:
         found.append(f"{report.traffic.acknowledged} of {acknowledged_least} records were acknowledged")
     if report.traffic.lost:
-        found.append(f"{report.traffic.lost} records were abandoned by the producers")
+        found.append(f"{report.traffic.lost} records were given up by the producers")
     found += [stalled for each in report.stretches if (stalled := why_stalled(report.pace, each)) is not None]
     if report.rollback.brokers_restarted:
         found.append(f"{report.rollback.brokers_restarted} brokers were restarted by the rollback")

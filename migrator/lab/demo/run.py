@@ -461,8 +461,7 @@ class Demo:
 
     def _counters(self) -> str:
         with suppress(FileNotFoundError):
-            status = self.traffic.status
-            return f"[{status.acknowledged:,} acknowledged, {status.lost} lost]"
+            return f"[{self.traffic.status.counters}]"
         return ""
 
     def _window(self) -> TakeoverFigures:

@@ -101,6 +101,12 @@ class TrafficStatus(msgspec.Struct, frozen=True):
     cpu_s: float
     memory_mb: int
 
+    @property
+    def counters(self) -> str:
+        """For people: no broker promised to keep what a client gave up, so it is not called lost."""
+        given_up = f"{self.lost:,} given up by the clients, never acknowledged" if self.lost else "0 lost"
+        return f"{self.acknowledged:,} acknowledged, {given_up}"
+
     @staticmethod
     def read(path: Path) -> TrafficStatus:
         """The latest status. Raises FileNotFoundError before there is one; never sees half of one."""

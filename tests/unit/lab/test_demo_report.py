@@ -129,6 +129,11 @@ def test_what_was_lost_or_misplaced_in_a_rollback_turns_the_whole_demo_red() -> 
     ]
 
 
+def test_what_clients_gave_up_is_not_called_lost() -> None:
+    assert a_traffic(acknowledged=12_345).counters == "12,345 acknowledged, 0 lost"
+    assert a_traffic(lost=1_234).counters.endswith(" acknowledged, 1,234 given up by the clients, never acknowledged")
+
+
 def test_a_demo_that_lost_nothing_is_green() -> None:
     assert the_problems() == []
     assert notes(a_report()) == []
@@ -166,7 +171,7 @@ REDS: dict[str, tuple[dict[str, Any], str]] = {
         {"outside_reader": a_reader(NOT_READ)},
         "outside reader: acknowledged records: no answer",
     ),
-    "a record given up": ({"traffic": a_traffic(lost=1)}, "1 records were abandoned by the producers"),
+    "a record given up": ({"traffic": a_traffic(lost=1)}, "1 records were given up by the producers"),
     "too little traffic": (
         {"traffic": a_traffic(acknowledged=LEAST - 1)},
         f"{LEAST - 1} of {LEAST} records were acknowledged",
