@@ -42,6 +42,7 @@ drift_every_s = 5
 """
 """A whole road in minutes, in place of days."""
 STEP_DEADLINE_S: Final = 420.0
+"""In a roll: since the last node that was whole; the service itself ends the wait for one after node_deadline_s."""
 NOT_APPROVED: Final = "Z2K-4210"
 LOOKS_FOR_FLAWS_S: Final = 30.0
 
@@ -169,7 +170,7 @@ class Composition:
             latest.update(self.get(f"/migrations/{migration}"))
             return why_not(latest)
 
-        self.wait(reason, what)
+        self.wait(reason, what, far=lambda: (latest["phase"], _whole_nodes(latest)))
         return latest
 
     def _why_closed(self, migration: int, view: dict[str, Any], phase: str) -> str | None:
@@ -213,11 +214,25 @@ class Composition:
             logger.warning("%s met the flaw of docs/undo.md and is restarted", name)
             self.engine.docker("restart", "--time", "60", name)
 
-    def wait(self, why_not: Callable[[], str | None], what: str, deadline_s: float = STEP_DEADLINE_S) -> None:
-        ends = time.monotonic() + deadline_s
+    def wait(
+        self,
+        why_not: Callable[[], str | None],
+        what: str,
+        deadline_s: float = STEP_DEADLINE_S,
+        far: Callable[[], object] = lambda: None,
+    ) -> None:
+        """far: how far it is, after each look; the deadline counts from its last change."""
+        ends, reached = time.monotonic() + deadline_s, None
         while (reason := why_not()) is not None:
-            assert time.monotonic() < ends, f"{what}: {reason}"
+            now, is_at = time.monotonic(), far()
+            if is_at != reached:
+                ends, reached = now + deadline_s, is_at
+            assert now < ends, f"{what}: {reason}"
             time.sleep(0.3)
+
+
+def _whole_nodes(view: dict[str, Any]) -> int:
+    return sum(each["step"] == "WHOLE" for each in (view["road"] or {"nodes": []})["nodes"])
 
 
 def document_of(answer: httpx.Response) -> dict[str, Any]:
