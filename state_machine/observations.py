@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import Occurrence, Severity
 from state_machine.clusters.observe import Observation
+from state_machine.database import without_nul
 from state_machine.store import OBSERVATION, Store, a_cursor, a_node, find_migration, note_cluster
 from state_machine.tables import Backup, FindingRow, Migration, ObservationRow, ObservedNode
 
@@ -186,7 +187,7 @@ def _record_findings(session: Session, migration_id: int, told: Mapping[str, lis
     """
     query = select(FindingRow).where(FindingRow.migration_id == migration_id, FindingRow.source.in_(told))
     known = {(row.source, row.code, row.says): row for row in session.scalars(query)}
-    wanted = {(source, each.code, each.says): each for source, those in told.items() for each in those}
+    wanted = {(source, each.code, without_nul(each.says)): each for source, those in told.items() for each in those}
     for (source, code, says), each in wanted.items():
         row = known.pop((source, code, says), None)
         if row is None:
@@ -195,7 +196,7 @@ def _record_findings(session: Session, migration_id: int, told: Mapping[str, lis
                 source=source,
                 code=each.code,
                 severity=each.severity,
-                says=each.says,
+                says=says,
                 means=each.means,
                 remedy=each.remedy,
                 first_seen=at,

@@ -3,7 +3,8 @@
 In:   `ServiceSettings`.
 Out:  `Service`: the store, the loop, and how to close them in order.
 Elsewhere: who serves HTTP beside it (api.commands.service), every part (this room).
-Rule: one service per directory; the lock is the kernel's, so it is free again after any kind of end.
+Rule: one service per directory and per database; the locks are the kernel's and the database server's, so they are free
+again after any kind of end.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import httpx
 
-from migrator.findings.service import SERVICE_RUNS_ALREADY
+from migrator.findings.service import DATABASE_UNUSABLE, SERVICE_RUNS_ALREADY
 from state_machine.acts import Acts
 from state_machine.audits.inspections import Inspections
 from state_machine.audits.warm_audits import WarmAudits
@@ -25,6 +27,7 @@ from state_machine.clusters.control import ControlClient, loopback_client
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.clusters.private_files import close_to_others
 from state_machine.clusters.remote_ports import RemotePorts
+from state_machine.database import sqlite_file
 from state_machine.operations import Operations
 from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
@@ -39,7 +42,7 @@ from state_machine.store import Store
 from state_machine.supervisor import Supervisor
 
 LOCK_FILE: Final = "serve.lock"
-OURS: Final = ("zk2kraft.db", "zk2kraft.db-wal", "zk2kraft.db-shm", "serve.json", LOCK_FILE)
+OURS: Final = ("zk2kraft.db", "zk2kraft.db-wal", "zk2kraft.db-shm", "zk2kraft.db.lock", "serve.json", LOCK_FILE)
 """Closed to others at every start, whatever an earlier one, an umask or a restored backup left."""
 
 
@@ -55,7 +58,7 @@ class Service:
     _audits: WarmAudits
     _http: httpx.AsyncClient
     _remote: RemotePorts | None
-    _lock: IO[str]
+    _held: ExitStack
     _locks: ClusterLocks
 
     async def warm_up(self) -> None:
@@ -73,15 +76,20 @@ class Service:
         if self._remote is not None:
             await self._remote.close()
         self.store.close()
-        self._lock.close()
+        self._held.close()
 
 
 def open_service(settings: ServiceSettings) -> Service:
-    """Raises Z2K-4013 when another service has this directory, Z2K-4016 when the database cannot be used."""
+    """Raises Z2K-4013 when another service has this directory or database, Z2K-4016 when it cannot be used."""
     directory = settings.directory.absolute()
     close_to_others(directory, *OURS)
-    lock = _lock(directory)
-    store = Store.open(settings.database_url)
+    with ExitStack() as opening:
+        opening.enter_context(_lock(directory / LOCK_FILE, directory))
+        file = sqlite_file(settings.database_url)
+        if file is not None:
+            opening.enter_context(_lock_of_database(file))
+        store = Store.open(settings.database_url)
+        held = opening.pop_all()
     close_to_others(directory, *OURS)
     http = loopback_client()
     access = settings.remote_access
@@ -101,20 +109,28 @@ def open_service(settings: ServiceSettings) -> Service:
     operations = Operations(store, control, inspections, raises)
     pause_s, operates = settings.observe_every_s, settings.fleets is not None
     reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=pause_s, operates=operates)
-    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, lock, locks)
+    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, held, locks)
 
 
-def _lock(directory: Path) -> IO[str]:
-    """Hold the directory for as long as the file is open."""
-    file = (directory / LOCK_FILE).open("a+")
+def _lock(path: Path, what: Path) -> IO[str]:
+    """Hold it for as long as the file is open. what: the lock is of this, for people. Raises Z2K-4013."""
+    file = path.open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.seek(0)
         holder = file.read().strip() or "unknown process"
         file.close()
-        raise SERVICE_RUNS_ALREADY.error(directory=str(directory), holder=holder) from error
+        raise SERVICE_RUNS_ALREADY.error(directory=str(what), holder=holder) from error
     file.truncate(0)
     file.write(f"process {os.getpid()}\n")
     file.flush()
     return file
+
+
+def _lock_of_database(file: Path) -> IO[str]:
+    """Of an SQLite file, which a service with another directory could name too. Raises Z2K-4013, Z2K-4016."""
+    try:
+        return _lock(file.with_name(file.name + ".lock"), file)
+    except OSError as error:
+        raise DATABASE_UNUSABLE.error(database=str(file), reason=f"its lock cannot be written: {error}") from error

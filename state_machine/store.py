@@ -37,7 +37,8 @@ from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.clusters.observe import Observation
-from state_machine.database import WRITES, open_database
+from state_machine.database import WRITES, is_postgresql, open_database
+from state_machine.database_claim import DatabaseClaim, claim_database
 from state_machine.policy.phases import (
     APPROVE,
     BACK,
@@ -229,8 +230,8 @@ class NewOperation:
 class Store:
     """The database, as the rest of the service knows it."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, claim: DatabaseClaim | None = None) -> None:
+        self._engine, self._claim = engine, claim
         self._reading = sessionmaker(engine, expire_on_commit=False)
         self._writing = sessionmaker(engine.execution_options(**{WRITES: True}), expire_on_commit=False)
         self._turn = threading.Lock()
@@ -238,12 +239,20 @@ class Store:
 
     @classmethod
     def open(cls, url: str) -> Store:
-        """Raises Z2K-4016."""
-        return cls(open_database(url))
+        """Raises Z2K-4016; Z2K-4013 when another service has this PostgreSQL database."""
+        claim = claim_database(url) if is_postgresql(url) else None
+        try:
+            return cls(open_database(url), claim)
+        except BaseException:
+            if claim is not None:
+                claim.close()
+            raise
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
         self._engine.dispose()
+        if self._claim is not None:
+            self._claim.close()
 
     async def away(self, work: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs) -> _Result:
         """Do work with the database off the loop, on threads that do nothing else.
@@ -261,9 +270,12 @@ class Store:
     def writing(self) -> Iterator[Session]:
         """One transaction that holds the write lock from its begin; committed at the end, rolled back on an error.
 
-        Writers of this process take turns here: SQLite's own waiting is a sleep of up to 100 ms, in no order.
+        Writers of this process take turns here: SQLite's own waiting is a sleep of up to 100 ms, in no order. A service
+        that no longer has its PostgreSQL database writes nothing (ClaimLost).
         """
         with self._turn, self._writing() as session, session.begin():
+            if self._claim is not None:
+                self._claim.assert_held(session)
             yield session
 
     # --- migrations ----------------------------------------------------------------------------------------

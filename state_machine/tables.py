@@ -8,10 +8,13 @@ version, and one event per step of a driver's history. `phase` and `version` cha
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from sqlalchemy import JSON, Boolean, Float, ForeignKey, Integer, MetaData, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Boolean, Float, ForeignKey, Integer, MetaData, String, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+LARGE: Final = BigInteger().with_variant(Integer, "sqlite")
+"""Of 64 bits. SQLite's integers all are."""
 
 
 class Base(DeclarativeBase):
@@ -207,7 +210,8 @@ class FindingRow(Base):
     """A finding, open as long as it is still seen. source: check, driver or service."""
 
     __tablename__ = "finding"
-    __table_args__ = (UniqueConstraint("migration_id", "source", "code", "says"),)
+    # PostgreSQL indexes no words as long as these may be; there, one writer at a time is what keeps them apart.
+    __table_args__ = (UniqueConstraint("migration_id", "source", "code", "says").ddl_if(dialect="sqlite"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     migration_id: Mapped[int] = mapped_column(ForeignKey("migration.id"), index=True)
@@ -238,7 +242,7 @@ class Backup(Base):
     kind: Mapped[str] = mapped_column(default="export")
     phase: Mapped[str | None] = mapped_column(default=None)
     sha256: Mapped[str | None] = mapped_column(default=None)
-    size_bytes: Mapped[int | None] = mapped_column(default=None)
+    size_bytes: Mapped[int | None] = mapped_column(LARGE, default=None)
 
 
 class RoadNode(Base):
@@ -267,7 +271,7 @@ class RoadNode(Base):
     cause: Mapped[str] = mapped_column(Text, default="")
     code: Mapped[str] = mapped_column(default="")
     detail: Mapped[str] = mapped_column(Text, default="")
-    log_end: Mapped[int] = mapped_column(default=0)
+    log_end: Mapped[int] = mapped_column(LARGE, default=0)
     began_at: Mapped[float | None] = mapped_column(default=None)
     changed_at: Mapped[float]
 

@@ -13,13 +13,26 @@ from collections.abc import Callable
 from typing import Final
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+    TimeoutError,
+)
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import DATABASE_TROUBLE, ROUND_FAILED, SERVICE_FILE_TROUBLE
+from state_machine.database_claim import ClaimLost
 
 log = structlog.get_logger()
 
+StoreError = SQLAlchemyError
+"""What the store raises beside findings, for rooms that know no SQLAlchemy."""
+_OF_THE_DATABASE: Final = (ClaimLost, InterfaceError, InternalError, OperationalError, TimeoutError)
+"""A damaged SQLite file is a DatabaseError without a kind."""
 SAY_AGAIN_S: Final = 60.0
 REASON_MAX: Final = 300
 
@@ -29,14 +42,23 @@ def named(error: Exception, migration: int) -> Occurrence:
     match error:
         case FindingError():
             return error.occurrence
+        case ClaimLost():
+            return error.occurrence
         case SQLAlchemyError():
-            return DATABASE_TROUBLE.found(migration=migration, reason=_words(error))
+            return DATABASE_TROUBLE.found(migration=migration, reason=words_of(error))
         case OSError():
-            return SERVICE_FILE_TROUBLE.found(migration=migration, reason=_words(error))
+            return SERVICE_FILE_TROUBLE.found(migration=migration, reason=words_of(error))
         case _:
             return ROUND_FAILED.found(
-                migration=migration, fault=f"{type(error).__name__} {_words(error)}{_place(error)}"
+                migration=migration, fault=f"{type(error).__name__} {words_of(error)}{_place(error)}"
             )
+
+
+def is_database_trouble(error: SQLAlchemyError) -> bool:
+    """The database's own: away, locked, full, damaged, another service's. Everything else is a fault of ours."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return type(error) is DatabaseError or isinstance(error, _OF_THE_DATABASE)
 
 
 def is_foreseen(found: Occurrence) -> bool:
@@ -66,7 +88,7 @@ class TroubleLog:
             log.info("round.well_again", migration=migration)
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """One line, without the statement and its parameters that SQLAlchemy adds."""
     origin = getattr(error, "orig", None) or error
     lines = str(origin).splitlines()

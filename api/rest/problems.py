@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -20,6 +21,7 @@ from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
     ADDRESS_NOT_DECLARED,
+    DATABASE_SILENT,
     FOREIGN_REQUEST,
     GATE_CLOSED,
     KEY_USED_AGAIN,
@@ -33,11 +35,15 @@ from migrator.findings.service import (
     PATH_OUTSIDE,
     REQUEST_NOT_UNDERSTOOD,
     SERVICE_FAULT,
+    SERVICE_RUNS_ALREADY,
     TOKEN_NEEDED,
     VERSION_MOVED,
 )
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from state_machine.transition import GateClosed
+from state_machine.trouble import StoreError, is_database_trouble, words_of
+
+log = structlog.get_logger()
 
 PROBLEM_JSON: Final = "application/problem+json"
 
@@ -51,6 +57,8 @@ STATUS: Final = {
     FOREIGN_REQUEST.code: 403,
     TOKEN_NEEDED.code: 401,
     NOT_OBSERVED.code: 503,
+    DATABASE_SILENT.code: 503,
+    SERVICE_RUNS_ALREADY.code: 503,
     **{
         finding.code: 409
         for finding in (
@@ -117,6 +125,14 @@ def add_handlers(app: FastAPI) -> None:
     def on_http(request: Request, error: HTTPException) -> Response:
         return answer(from_http(error, request.url.path), dict(error.headers or {}))
 
+    @app.exception_handler(StoreError)
+    def on_database(request: Request, error: StoreError) -> Response:
+        if not is_database_trouble(error):
+            raise error
+        found = DATABASE_SILENT.error(reason=words_of(error))
+        log.warning("request.database_failed", path=request.url.path, reason=found.occurrence.text)
+        return answer(problem(found, request.url.path))
+
     @app.exception_handler(Exception)
     def on_fault(request: Request, error: Exception) -> Response:
         """Only the shape of the answer; the fault itself goes on to the server, which logs it."""
@@ -132,7 +148,7 @@ def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
         404: "there is no such thing",
         409: "refused: by the table, by a gate (each failed condition is named), or because something moved",
         422: "the request was not understood",
-        503: "the service does not observe clusters now",
+        503: "the service does not observe clusters now, or its database does not answer",
     }
     reference = {"$ref": "#/components/schemas/Problem"}
     return {

@@ -90,8 +90,9 @@ CONTROLLER_DOES_NOT_STAY = Finding(
 SERVICE_RUNS_ALREADY = Finding(
     code="Z2K-4013",
     says="{directory} is in use by another `zk2kraft serve` ({holder}).",
-    means="Two services on one database would both act on the cluster. This one does not start.",
-    remedy="Use the running service, or stop it first, or give this one a directory of its own.",
+    means="Two services on one database would both act on the cluster. This one does not start; one that runs already "
+    "writes nothing more.",
+    remedy="Use the running service, or stop it first, or give this one a directory and a database of its own.",
 )
 
 INSPECTION_FAILED = Finding(
@@ -112,8 +113,9 @@ DATABASE_UNUSABLE = Finding(
     code="Z2K-4016",
     says="The database {database} cannot be used: {reason}.",
     means="The service does not start: without its history it could repeat a step.",
-    remedy="Check the path, its permissions and the disk. A database of a later release needs that release, or the "
-    "copy that it made before it changed the schema (NAME.schema-...).",
+    remedy="SQLite: check the path, its permissions and the disk. PostgreSQL: check the address, the user and the "
+    "server; it needs the extra `zk2kraft[postgresql]`. A database of a later release needs that release, or the copy "
+    "that was made before its schema changed (SQLite: NAME.schema-...).",
 )
 
 NOT_CONFIRMED = Finding(
@@ -282,6 +284,14 @@ CONTROLLER_NOT_REACHED = Finding(
     "takes no step for which this controller has to be stopped.",
     remedy="Mend the way to its control port: certificates and token of the service, the firewall, the host's name. "
     "Where the host is gone for good, let a host without controller have its address.",
+)
+
+DATABASE_SILENT = Finding(
+    code="Z2K-4120",
+    says="The database of the service failed for this request: {reason}.",
+    means="The request was not answered, and nothing was half written. The controllers go on.",
+    remedy="Repeat the request with the same Idempotency-Key when the database answers. The log of the service and "
+    "`zk2kraft migrations` name what keeps it.",
 )
 
 LOG_NOT_COPIED = Finding(

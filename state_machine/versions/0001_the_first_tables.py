@@ -99,7 +99,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_finding")),
         sa.UniqueConstraint(
             "migration_id", "source", "code", "says", name=op.f("uq_finding_migration_id_source_code_says")
-        ),
+        ).ddl_if(dialect="sqlite"),
     )
     with op.batch_alter_table("finding", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_finding_migration_id"), ["migration_id"], unique=False)

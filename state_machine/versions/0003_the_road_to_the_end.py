@@ -13,13 +13,15 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+LARGE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     with op.batch_alter_table("backup") as table:
         table.add_column(sa.Column("kind", sa.String(), nullable=False, server_default="export"))
         table.add_column(sa.Column("phase", sa.String(), nullable=True))
         table.add_column(sa.Column("sha256", sa.String(), nullable=True))
-        table.add_column(sa.Column("size_bytes", sa.Integer(), nullable=True))
+        table.add_column(sa.Column("size_bytes", LARGE, nullable=True))
     op.create_table(
         "road_node",
         sa.Column("migration_id", sa.Integer(), sa.ForeignKey("migration.id"), primary_key=True),
@@ -38,7 +40,7 @@ def upgrade() -> None:
         sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("code", sa.String(), nullable=False),
         sa.Column("detail", sa.Text(), nullable=False),
-        sa.Column("log_end", sa.Integer(), nullable=False),
+        sa.Column("log_end", LARGE, nullable=False),
         sa.Column("began_at", sa.Float(), nullable=True),
         sa.Column("changed_at", sa.Float(), nullable=False),
     )

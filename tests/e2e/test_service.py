@@ -47,6 +47,7 @@ class ServiceUnderTest:
         *,
         engine: str = "quick",
         deadline_s: float = STEP_DEADLINE_S,
+        database: str = "",
     ) -> None:
         self.deadline_s = deadline_s
         self.laboratory = laboratory
@@ -56,7 +57,7 @@ class ServiceUnderTest:
         self.config = laboratory.directory / "serve.toml"
         self.config.write_text(
             f'port = 0\ndirectory = "{self.directory}"\nroots = ["{laboratory.directory}"]\n'
-            f'audit_engine = "{engine}"\nobserve_every_s = 0.4\n'
+            f'audit_engine = "{engine}"\nobserve_every_s = 0.4\ndatabase = "{database}"\n'
         )
         self.process: Process | None = None
         self.http = httpx.Client(trust_env=False, timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError, ProgrammingError
 
 from state_machine.audits import audit_rows
 from state_machine.commands import Result
@@ -106,6 +107,21 @@ def test_a_wrong_method_and_a_body_that_is_no_json_are_problems(served: Served) 
 def test_a_fault_of_ours_has_the_same_shape(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served.world.store, "migrations", lambda: 1 / 0)
     assert_problem(served.http.get("/api/v1/migrations"), 500, "Z2K-4024")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [(OperationalError, 503, "Z2K-4120"), (DatabaseError, 503, "Z2K-4120"), (ProgrammingError, 500, "Z2K-4024")],
+)
+def test_a_database_that_fails_is_named_and_a_wrong_statement_is_a_fault_of_ours(
+    served: Served, monkeypatch: pytest.MonkeyPatch, kind: type[DBAPIError], status: int, code: str
+) -> None:
+    def fail() -> None:
+        raise kind("SELECT secret", None, RuntimeError("disk I/O error"))
+
+    monkeypatch.setattr(served.world.store, "migrations", fail)
+    found = assert_problem(served.http.get("/api/v1/migrations"), status, code)
+    assert "secret" not in found["detail"]
 
 
 # --- steps ------------------------------------------------------------------------------------------------

@@ -399,6 +399,8 @@ def test_the_steps_of_the_database_make_the_tables_of_the_code(tmp_path: Path) -
     "url",
     [
         "postgresql+psycopg://service:s3cret@127.0.0.1:1/zk2kraft",
+        "postgresql+psycopg://service@127.0.0.1:1/zk2kraft?sslpassword=s3cret",
+        "postgresql+psycopg2://service:s3cret@127.0.0.1:1/zk2kraft",
         "nosuchdialect://service:s3cret@host/db",
         "mysql://service:s3cret@host:badport/db",
         "s3cret",

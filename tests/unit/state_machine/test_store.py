@@ -148,15 +148,25 @@ def test_a_second_service_on_one_directory_is_refused_until_the_first_ends(tmp_p
     first = open_service(ServiceSettings(directory=tmp_path))
     with pytest.raises(FindingError, match="Z2K-4013"):
         open_service(ServiceSettings(directory=tmp_path))
-    first._lock.close()
+    first._held.close()
     second = open_service(ServiceSettings(directory=tmp_path))
-    second._lock.close()
+    second._held.close()
+
+
+def test_a_second_service_on_one_database_is_refused_wherever_its_directory_is(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    first = open_service(ServiceSettings(directory=tmp_path / "one"))
+    other = ServiceSettings(directory=tmp_path / "two", database=f"sqlite:///{tmp_path / 'link' / 'zk2kraft.db'}")
+    with pytest.raises(FindingError, match=r"Z2K-4013.*zk2kraft\.db is in use"):
+        open_service(other)
+    first._held.close()
+    open_service(other)._held.close()
 
 
 def test_the_directory_of_the_service_is_for_this_user_only(tmp_path: Path) -> None:
     service = open_service(ServiceSettings(directory=tmp_path / "service"))
     assert (tmp_path / "service").stat().st_mode & 0o077 == 0
-    service._lock.close()
+    service._held.close()
 
 
 # --- operations -----------------------------------------------------------------------------------------------
