@@ -111,8 +111,8 @@ DEMO_STOPPED = Finding(
     says="The demo stopped in {phase}: {reason}.",
     means="The migration did not go on as the demo expected. Its clusters and controllers were stopped. The directory "
     "with all logs was kept.",
-    remedy="Read the reason, then service/server.log and the brokers' logs in the directory. Run the demo again with "
-    "another directory to compare.",
+    remedy="Read the reason, then service/server.log and the brokers' logs in the directory. The next demo there "
+    "moves them to `before`.",
 )
 
 REHEARSAL_OUT_UNUSABLE = Finding(

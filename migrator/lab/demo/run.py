@@ -67,6 +67,9 @@ from migrator.lab.watcher import (
 )
 
 MARKER: Final = ".zk2kraft-demo"
+LAB: Final = "lab"
+"""Data and logs of everything that ran; gone at the end of a demo that passed."""
+BEFORE: Final = "before"
 REPORT: Final = "report.json"
 NAME: Final = "demo"
 ENGINE: Final = "spark"
@@ -115,15 +118,15 @@ def run_demo(options: Options, show: Show | None = None) -> int:
     show: what is shown; None: to dual-write and back.
     """
     _check(options)
-    _clean(options.directory)
+    clean(options.directory)
     artifacts = prepared()
     with ExitStack() as stack:
         progress = stack.enter_context(ProgressReporter())
-        laboratory = stack.enter_context(Laboratory(options.directory / "lab", artifacts, say=progress.waiting))
+        laboratory = stack.enter_context(Laboratory(options.directory / LAB, artifacts, say=progress.waiting))
         wake_ups = stack.enter_context(WakeUps())
         passed = (show or there_and_back)(laboratory, options, progress, artifacts, wake_ups)
     if passed and not options.keep:
-        shutil.rmtree(options.directory / "lab")
+        shutil.rmtree(options.directory / LAB)
     return 0 if passed else 1
 
 
@@ -156,10 +159,19 @@ def _check(options: Options) -> None:
         raise DEMO_NOT_POSSIBLE.error(reason=f"{directory} contains files that are not of a demo")
 
 
-def _clean(directory: Path) -> None:
-    """What a demo before left is replaced."""
-    if (directory / MARKER).exists():
+def clean(directory: Path) -> None:
+    """What a demo before left is replaced. If it failed or was to be kept, its files are in BEFORE then, where those of
+    one demo have room.
+    """
+    aside = directory / BEFORE
+    if (directory / MARKER).exists() and not (directory / LAB).exists():
         shutil.rmtree(directory)
+    elif (directory / MARKER).exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        left = list(directory.iterdir())
+        aside.mkdir()
+        for each in left:
+            each.rename(aside / each.name)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MARKER).touch()
 

@@ -12,7 +12,7 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, DEMO_STOPPED, READER_FAILED, TRAFFIC_FAILED
-from migrator.lab.demo.run import Demo, Options, run_demo
+from migrator.lab.demo.run import BEFORE, LAB, MARKER, Demo, Options, clean, run_demo
 from migrator.lab.service import LabService
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
@@ -55,6 +55,19 @@ def test_a_demo_never_takes_a_directory_that_holds_something_else(tmp_path: Path
         run_demo(Options(directory=tmp_path))
     assert refused.value.code == DEMO_NOT_POSSIBLE.code
     assert kept.read_text() == "of three years"
+
+
+def test_the_files_of_a_demo_that_failed_are_kept_from_the_next_one(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    for run in ("first", "second"):
+        clean(directory)
+        (directory / LAB).mkdir()
+        (directory / LAB / "server.log").write_text(run)
+    clean(directory)
+    assert (directory / BEFORE / LAB / "server.log").read_text() == "second"
+    assert not (directory / LAB).exists()
+    clean(directory)
+    assert [each.name for each in directory.iterdir()] == [MARKER], "a demo that passed has nothing to be kept"
 
 
 REFUSED = {
