@@ -157,13 +157,18 @@ def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def openapi_with_problems(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document with the schema of problems, which no address returns as its ordinary answer."""
+    """FastAPI's document with the schema of problems, which no address returns as its ordinary answer, and with what
+    every address may answer.
+    """
     document = FastAPI.openapi(app)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     if "Problem" not in schemas:
         schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas["Problem"] = schema
+    answers = [operation["responses"] for path in document["paths"].values() for operation in path.values()]
+    for each in answers:  # behind every address there is the database
+        each.setdefault("503", described(503)[503])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     return document
