@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -48,8 +49,8 @@ def pages() -> dict[str, str]:
         "openapi.json": json.dumps(document, indent=1, sort_keys=True) + "\n",
         "findings.md": findings_page(),
         **change_examples(),
-        "change-report.schema.json": json.dumps(change_schema(), indent=1) + "\n",
-        "inventory.schema.json": json.dumps(inventory_schema(), indent=1) + "\n",
+        "change-report.schema.json": json.dumps(without_indents(change_schema()), indent=1) + "\n",
+        "inventory.schema.json": json.dumps(without_indents(inventory_schema()), indent=1) + "\n",
         "metrics.md": metrics_page(),
     }
 
@@ -73,6 +74,20 @@ def example(stage: Stage) -> dict[str, Any]:
             return as_json(change_report(read_facts(seeded.store, seeded.settings, seeded.id, seeded.now)))
         finally:
             seeded.store.close()
+
+
+def without_indents(part: Any) -> Any:
+    """Descriptions as Python 3.13 says them; earlier ones keep the indents of docstrings."""
+    match part:
+        case dict():
+            return {
+                key: cleandoc(value) if key == "description" and isinstance(value, str) else without_indents(value)
+                for key, value in part.items()
+            }
+        case list():
+            return [without_indents(each) for each in part]
+        case _:
+            return part
 
 
 def change_schema() -> dict[str, Any]:

@@ -34,14 +34,16 @@ class Authority:
         self._key = directory / "authority.key"
         self.trusted = directory / "authority.pem"
         words = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", DAYS)
-        openssl(*words, "-subj", "/CN=authority of a test", "-keyout", self._key, "-out", self.trusted)
+        uses = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # Python 3.13 believes no authority without
+        openssl(*words, *uses, "-subj", "/CN=authority of a test", "-keyout", self._key, "-out", self.trusted)
 
     def sign(self, name: str, names: str = "DNS:localhost,IP:127.0.0.1") -> Signed:
         """names: which the certificate is good for, as OpenSSL's subjectAltName."""
         key, request = self._directory / f"{name}.key", self._directory / f"{name}.csr"
         certificate, pem = self._directory / f"{name}.crt", self._directory / f"{name}.pem"
         extensions = self._directory / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={names}\n")
+        keys = "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+        extensions.write_text(f"subjectAltName={names}\n{keys}")
         words = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}")
         openssl(*words, "-keyout", key, "-out", request)
         signing = ("x509", "-req", "-in", request, "-CA", self.trusted, "-CAkey", self._key, "-CAcreateserial")
