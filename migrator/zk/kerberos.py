@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import os
-import select
+import selectors
 import subprocess
 import sys
 import time
@@ -96,7 +96,7 @@ class _Words:
         file, ends = self._process.stdout.fileno(), time.monotonic() + within_s
         while b"\n" not in self._read:
             left = ends - time.monotonic()
-            if left <= 0 or not select.select([file], [], [], left)[0]:
+            if left <= 0 or not _is_readable(file, left):
                 raise TicketError(f"no ticket within {within_s:.0f} s: the key server does not answer")
             part = os.read(file, 65_536)
             if not part:
@@ -108,6 +108,13 @@ class _Words:
     def end(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+
+def _is_readable(descriptor: int, within_s: float) -> bool:
+    """Also for a number of 1024 and more, which a controller with many connections has and `select` refuses."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        return bool(selector.select(within_s))
 
 
 class Tickets:

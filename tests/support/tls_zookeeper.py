@@ -7,7 +7,7 @@ record: what a busy server does.
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import ssl
 import struct
@@ -62,9 +62,15 @@ class TlsZooKeeper:
                 answer += struct.pack(">i", len(DATA)) + DATA + STAT
             gathered += struct.pack(">i", len(answer)) + answer
             waiting = isinstance(connection, ssl.SSLSocket) and connection.pending()
-            if not waiting and not select.select([connection], [], [], 0.1)[0]:
+            if not waiting and not _has_more(connection):
                 connection.sendall(gathered)
                 gathered = b""
+
+
+def _has_more(connection: socket.socket) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        return bool(selector.select(0.1))
 
 
 def _frame(connection: socket.socket) -> bytes:

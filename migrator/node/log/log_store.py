@@ -361,7 +361,7 @@ class LogStore:
         self.flush(self.to_flush())
         for segment in self._segments:
             _write_indexes(segment)
-            os.close(segment.descriptor)
+            _close(segment)
         self._segments = []
 
     def abandon(self) -> None:

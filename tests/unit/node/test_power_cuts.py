@@ -59,14 +59,14 @@ class OwnThread:
     """The disk of a node, on the loop: one flush at a time, or none while it is held."""
 
     def __init__(self, store: LogStore) -> None:
-        self._store = store
+        self.store = store
         self.is_held = False
 
     def flush(self, descriptor: int) -> asyncio.Future[float]:
         done: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         if not self.is_held:
             try:
-                self._store.flush(descriptor)
+                self.store.flush(descriptor)
                 done.set_result(0.0)
             except BaseException as error:
                 done.set_exception(error if isinstance(error, Exception) else RuntimeError("power cut"))
@@ -148,6 +148,11 @@ class Life:
         """Nothing is flushed or said any more; the page cache has what was written."""
         await node.raft.leave()
         node.store.abandon()
+
+    def end(self) -> None:
+        """As the kernel does: the descriptors of a process that is gone are closed."""
+        for disk in self._disks:
+            disk.store.abandon()
 
     async def lived(self) -> None:
         self.data.mkdir()
@@ -304,6 +309,7 @@ def a_life_cut_at(step: int | None, root: Path, monkeypatch: pytest.MonkeyPatch)
         except (PowerCut, AssertionError, RuntimeError, TimeoutError):
             if not life.power.is_cut:
                 raise
+    life.end()
     return life
 
 

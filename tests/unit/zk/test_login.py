@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import os
 import re
+import resource
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -185,10 +188,23 @@ def tickets_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) ->
     return Tickets(KerberosLogin(PRINCIPAL))
 
 
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """The next ones have numbers beyond those that `select` takes."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    with ExitStack() as held:
+        while held.enter_context(open(os.devnull)).fileno() < 1100:
+            pass
+        yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
+@pytest.mark.usefixtures("many_descriptors")
 def test_a_login_is_words_of_a_process_that_has_its_ticket_before_the_first_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
