@@ -156,7 +156,8 @@ class LabCluster(Administered):
         return self.laboratory.wait(why_not, name="replicas", deadline_s=deadline_s)
 
     def restart_flawed(self) -> int:
-        """Do what docs/undo.md asks of an operator: restart brokers that met Kafka's flaw. Returns how many did.
+        """Do what docs/undo.md asks of an operator: restart brokers that met Kafka's flaw, with the files that they
+        have. Returns how many did.
 
         Raises RuntimeError when a thread ended for another reason, or in more than one broker: a flaw that few restarts
         meet is not all that is wrong then.
@@ -171,7 +172,7 @@ class LabCluster(Administered):
         for broker in (each for each in self.brokers if each.name in flawed):
             logger.warning("%s met the flaw of docs/undo.md and is restarted", broker.name)
             broker.stop()
-            broker.start()
+            broker.start_as_written()
             broker.wait_ready()
         return len(flawed)
 

@@ -18,7 +18,7 @@ import httpx
 
 from migrator.findings.finding import FindingError
 from migrator.findings.service import GATE_CLOSED
-from migrator.lab.cluster import LabCluster
+from migrator.lab.cluster import LOOKS_FOR_FLAWS_S, LabCluster
 from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import UNHURRIED, OurController, our_quorum, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
@@ -99,6 +99,8 @@ class RoadStage:
         self._traffic_began = False
         self._kills = kills
         self._dead = threading.Event()
+        self.restarted_flawed = 0
+        self._looked_for_flaws_at = 0.0
         self._killing = threading.Lock()
 
     def to_dual_write(self) -> None:
@@ -124,8 +126,11 @@ class RoadStage:
         self._arm(kills)
 
     def _who_has_not_ended(self) -> str | None:
-        """Retired controllers look for a while whether brokers still forward requests to them."""
+        """Retired controllers stay while a broker forwards nothing: Z2K-2043, whose runbook restarts that broker."""
         left = [each.name for each in self.fleet.ours if each.listens]
+        if left and time.monotonic() - self._looked_for_flaws_at > LOOKS_FOR_FLAWS_S:
+            self._looked_for_flaws_at = time.monotonic()
+            self.restarted_flawed += self.cluster.restart_flawed()
         return f"{left} have not ended" if left else None
 
     def _control(self, name: str, ours: list[OurController], kills: tuple[Kill, ...]) -> None:
