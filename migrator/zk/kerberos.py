@@ -111,8 +111,10 @@ class _Words:
 
 
 def _is_readable(descriptor: int, within_s: float) -> bool:
-    """Also for a number of 1024 and more, which a controller with many connections has and `select` refuses."""
-    with selectors.DefaultSelector() as selector:
+    """Also for a number of 1024 and more, which a controller with many connections has and `select` refuses;
+    `poll` takes no descriptor of its own.
+    """
+    with selectors.PollSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         return bool(selector.select(within_s))
 
