@@ -261,8 +261,12 @@ def problem_lines(problem: dict[str, Any]) -> list[str]:
 
 
 def condition_line(condition: dict[str, Any]) -> str:
-    codes = f"  [{' '.join(condition['codes'])}]" if condition["codes"] and condition["status"] != "True" else ""
-    return f"  {condition['status']:<7} {condition['name']}: {condition['message']}{codes}"
+    return f"  {condition['status']:<7} {condition['name']}: {condition['message']}{_codes(condition)}"
+
+
+def _codes(condition: dict[str, Any]) -> str:
+    """The findings behind a condition that is not True: each has a runbook."""
+    return f"  [{' '.join(condition['codes'])}]" if condition["codes"] and condition["status"] != "True" else ""
 
 
 def migration_line(line: dict[str, Any]) -> str:
@@ -315,7 +319,7 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     lines += [f"{IRREVERSIBLE}  {undo['does']}"] if undo.get("irreversible") else []
     lines += [f"paused  {view['paused']}"] if view["paused"] else []
     lines += [
-        f"BLOCKED  {each['name']}: {each['message']}"
+        f"BLOCKED  {each['name']}: {each['message']}{_codes(each)}"
         for each in view["standing"]["conditions"]
         if each["status"] != "True"
     ]

@@ -282,6 +282,24 @@ WITHOUT_CONTROLLERS_WOULD_DIFFER = Finding(
     "`--accept-loss`.",
 )
 
+LOG_HAS_TO_BE_SHOWN = Finding(
+    code="Z2K-2131",
+    says="Brokers {brokers} were in KRaft mode since the takeover ({path}), and no metadata log was given.",
+    means="Their directory assignments are in the log only, and a broker or a controller that still runs in KRaft mode "
+    "leaves no trace in ZooKeeper. Nothing was changed.",
+    remedy="Give the metadata log directories of the controllers, `--log DIR` once for each. If every log is lost, see "
+    "that no broker and no controller of Kafka runs in KRaft mode, and consent with `--accept-loss`.",
+)
+
+LOG_IS_FINAL = Finding(
+    code="Z2K-2132",
+    says="The metadata log in {directory} says that the migration is finalized (POST_MIGRATION, offset {offset}).",
+    means="A controller ran without the migration flag. If that record is committed, a rollback makes two clusters out "
+    "of one. Nothing was changed.",
+    remedy="Go forward: start the controllers without the flag. If the record may never have been "
+    "committed, the runbook says what to look at.",
+)
+
 REQUEST_TOO_LARGE = Finding(
     code="Z2K-2135",
     says="The request is too large for the metadata log in one piece: {reason}.",

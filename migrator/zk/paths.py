@@ -39,8 +39,11 @@ TOKEN_CHANGES: Final = "/delegation_token/token_changes"
 
 PRESENCE_PREFIX: Final = "zk2kraft-"
 FINALIZE_INTENT: Final = "/cluster/zk2kraft_finalize"
-ROAD_LOCK: Final = "/cluster/zk2kraft_road"
 """That the finalize was begun: a znode of its own, since `/migration` is rewritten by whoever leads."""
+KRAFT_BROKERS: Final = "/cluster/zk2kraft_kraft_brokers"
+"""That brokers registered in KRaft mode since the takeover (node.zookeeper.kraft_brokers)."""
+ROAD_LOCK: Final = "/cluster/zk2kraft_road"
+"""Of the service that restarts brokers and controllers of this cluster; ephemeral."""
 
 DEFAULT_ENTITY: Final = "<default>"
 """The znode name of "all brokers", "all users" and so on; never sanitised."""

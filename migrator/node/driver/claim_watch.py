@@ -27,6 +27,7 @@ from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
 from migrator.node.zookeeper.presence import Shown
 from migrator.zk.session import ZkSession
 
@@ -50,8 +51,10 @@ class ClaimWatch:
         *,
         on_outage: Callable[[], None],
         shown: Shown,
+        noted: KraftBrokersNoted,
     ) -> None:
         """shown: the znode by which others see that this process leads.
+        noted: the znode that names brokers in KRaft mode.
         on_outage: called before each pause of `observed`; what is committed until ZooKeeper answers is read again.
         """
         self._now = now
@@ -62,6 +65,7 @@ class ClaimWatch:
         self._events = events
         self._on_outage = on_outage
         self._shown = shown
+        self._noted = noted
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -136,6 +140,8 @@ class ClaimWatch:
             await self._mark_migration(str(observed.migration_born))
             with suppress(FindingError):  # the session reports when it is connected again
                 await asyncio.to_thread(self._shown.show, now.kraft_epoch)
+                in_kraft_mode = [each.id for each in self._controller.image.brokers.values() if not each.migrating]
+                await asyncio.to_thread(self._noted.note, in_kraft_mode)
 
     def _look_twice(self, claim: Claim) -> ClaimObservation:
         """On a thread. The znodes are read one by one: a claim that came in between is seen whole by a second look."""

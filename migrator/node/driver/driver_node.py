@@ -52,6 +52,7 @@ from migrator.node.log.storage import RetiredMark
 from migrator.node.quorum.hooks import Hooks
 from migrator.node.quorum.quiet_time import QuietTime
 from migrator.node.transport.client_security import client_security
+from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
 from migrator.node.zookeeper.presence import Shown
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import ZkSession
@@ -127,6 +128,7 @@ class DriverNode:
             self.events,
             on_outage=self._forget_commits,
             shown=Shown(session, config.node_id),
+            noted=KraftBrokersNoted(session),
         )
         self.propagator = Propagator(
             config,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -47,6 +47,7 @@ from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import QuorumView
 from migrator.node.quorum.hooks import Hooks
 from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.kraft_brokers import forget_kraft_brokers
 from migrator.node.zookeeper.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
@@ -85,6 +86,7 @@ def finish(config: NodeConfig, mark: str) -> None:
             orders = read_orders(session) if number < ORDER_TRIES else NO_ORDERS
             steps = last_steps(read_claim(session), left, orders, config.jute_maxbuffer)
             if all(session.apply(each).applied for each in steps):
+                forget_kraft_brokers(session)
                 return
         raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is deleted")
 
@@ -252,6 +254,8 @@ class RollbackActs:
             except FindingError as error:  # the log is retired: whatever it is, there is no other way than on
                 self.progress.waiting(f"ZooKeeper did not take the claim back; reading it again: {error}")
             await asyncio.sleep(AGAIN_S)
+        with suppress(FindingError):  # it asks for a log once more than needed, and bars nothing else
+            await asyncio.to_thread(forget_kraft_brokers, self.session)
         self.ephemeral.end()
         log.info("zk.rolled_back", controller_epoch=claim.zk_epoch)
         self.progress.status("the cluster was rolled back; this log is retired")

@@ -11,9 +11,10 @@ partition whose state znode is at a lower version. Nobody is left to raise it, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from migrator.audit.compare import VERSION_LAGS, Comparison, Difference, DifferenceKind, ExpectedDifferences
@@ -25,6 +26,8 @@ from migrator.driver.claim import ClaimObservation
 from migrator.findings.audit import LOG_INCONSISTENT
 from migrator.findings.driver import WITHOUT_CONTROLLERS_REFUSED
 from migrator.findings.finding import FindingError
+from migrator.wire.messages.metadata import RegisterBrokerRecord, RegisterControllerRecord, UnregisterBrokerRecord
+from migrator.wire.schema import Message
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Operation, SetData
 from migrator.zk.pipeline import CONSIDERATE
@@ -48,13 +51,31 @@ class Behind(NamedTuple):
     epoch: int
 
 
+class Registered(NamedTuple):
+    """Who is registered in a log.
+
+    kraft_brokers: in KRaft mode. controllers: ids, each with (host, port) of its listeners; empty below
+    metadata.version 15 (3.7-IV0), which has no such records.
+    """
+
+    kraft_brokers: frozenset[int]
+    controllers: Mapping[int, tuple[tuple[str, int], ...]]
+
+
+NOBODY: Final = Registered(frozenset(), MappingProxyType({}))
+
+
 @dataclass(frozen=True, slots=True)
 class LogAgainstZooKeeper:
-    """differing: what is not the same, by name. not_compared: why some of it, or all, could not be compared."""
+    """differing: what is not the same, by name. not_compared: why some of it, or all, could not be compared.
+
+    registered: who is registered in the log, as far as it was read.
+    """
 
     behind: tuple[Behind, ...] = ()
     differing: tuple[str, ...] = ()
     not_compared: str = ""
+    registered: Registered = NOBODY
 
     @property
     def writes(self) -> int:
@@ -84,20 +105,46 @@ NOT_LOOKED: Final = LogAgainstZooKeeper(
 
 def look_at_both(session: ZkSession, directory: Path) -> LogAgainstZooKeeper:
     """Raises Z2K-5001 when the log cannot be read."""
-    facts, records = LogFacts(), CommittedRecords()
+    facts, records, registrations = LogFacts(), CommittedRecords(), _Registrations()
     try:
         for record in read_directory(directory, records):
             facts.apply(record)
+            registrations.apply(record)
     except FindingError as error:
         if error.code != LOG_INCONSISTENT.code:
             raise
         return LogAgainstZooKeeper(
-            not_compared=f"whether ZooKeeper says what the log says ({error.code} {error.occurrence.text})"
+            not_compared=f"whether ZooKeeper says what the log says ({error.code} {error.occurrence.text})",
+            registered=registrations.found(),
         )
-    return _looked(compare_sides(session, facts, ExpectedDifferences(in_dual_write=True), CONSIDERATE))
+    compared = compare_sides(session, facts, ExpectedDifferences(in_dual_write=True), CONSIDERATE)
+    return _looked(compared, registrations.found())
 
 
-def _looked(compared: Comparison) -> LogAgainstZooKeeper:
+class _Registrations:
+    """Who is registered, from records in log order."""
+
+    def __init__(self) -> None:
+        self._kraft_brokers: set[int] = set()
+        self._controllers: dict[int, tuple[tuple[str, int], ...]] = {}
+
+    def apply(self, record: Message) -> None:
+        match record:
+            case RegisterBrokerRecord(is_migrating_zk_broker=False):
+                self._kraft_brokers.add(record.broker_id)
+            case RegisterBrokerRecord() | UnregisterBrokerRecord():
+                self._kraft_brokers.discard(record.broker_id)
+            case RegisterControllerRecord():
+                places = tuple((each.host, each.port) for each in record.end_points)
+                self._controllers[record.controller_id] = places
+            case _:
+                pass
+
+    def found(self) -> Registered:
+        return Registered(frozenset(self._kraft_brokers), dict(self._controllers))
+
+
+def _looked(compared: Comparison, registered: Registered) -> LogAgainstZooKeeper:
     behind = tuple(map(_behind, (each for each in compared.expected if each.rule == VERSION_LAGS)))
     differing, unread = [], 0
     for each in compared.differences:
@@ -107,7 +154,8 @@ def _looked(compared: Comparison) -> LogAgainstZooKeeper:
             unread += 1
         else:
             differing.append(" ".join(filter(None, (each.family, each.key, each.field_))))
-    return LogAgainstZooKeeper(behind, tuple(differing), f"{unread} things that cannot be read" if unread else "")
+    not_compared = f"{unread} things that cannot be read" if unread else ""
+    return LogAgainstZooKeeper(behind, tuple(differing), not_compared, registered)
 
 
 def _behind(each: Difference) -> Behind:

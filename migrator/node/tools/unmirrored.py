@@ -22,6 +22,7 @@ from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import words_of
 from migrator.model.diff import MIRRORED_CONFIGS
 from migrator.model.image import Position
+from migrator.model.values import MigrationState
 from migrator.node.log.storage import LOG_NAME, DirectoryLock, MetaProperties, read_meta_properties
 from migrator.wire.batch import Batch
 from migrator.wire.messages.control_records import LeaderChangeMessage
@@ -59,7 +60,8 @@ class LogLook:
     """voters: of the newest leader in it. end: its last record. holds: whether it has what `/migration` names.
 
     lacking: how many records ZooKeeper lacks, the last of them at offset `last`. unseen: how many more offsets are in a
-    snapshot only, where nobody can tell what they were.
+    snapshot only, where nobody can tell what they were. final_at: the offset from which on the log says that the
+    migration is finalized, -1 where it does not say so; committed or not.
     """
 
     directory: Path
@@ -70,6 +72,7 @@ class LogLook:
     lacking: int
     unseen: int
     last: int
+    final_at: int = -1
 
     @property
     def is_ahead(self) -> bool:
@@ -103,18 +106,22 @@ def look_into(directory: Path, node: int, mirrored: Position) -> LogLook:
     plan = plan_log(directory, since=mirrored.offset)
     epoch_there, lacking, last = mirrored.epoch, 0, mirrored.offset
     voters: frozenset[int] = frozenset()
+    final_at = _final_in_snapshot(plan)
     for batch in _batches(plan):
         voters = _voters(batch) or voters
         if batch.base_offset <= mirrored.offset <= batch.last_offset:
             epoch_there = batch.leader_epoch
         if batch.last_offset > mirrored.offset:
-            found = [offset for offset, record in records_of(batch) if offset > mirrored.offset and _has_form(record)]
+            records = [(offset, record) for offset, record in records_of(batch) if offset > mirrored.offset]
+            found = [offset for offset, record in records if _has_form(record)]
+            final_at = next((offset for offset, record in records if _is_final(record)), final_at)
             lacking += len(found)
             last = found[-1] if found else last
     holds = plan.offset >= mirrored.offset and epoch_there == mirrored.epoch
     unseen = max(0, plan.splits[0].snapshot_offset - mirrored.offset) if plan.splits else 0
     end = Position(plan.epoch, plan.offset)
-    return LogLook(directory, node, voters, end, holds, lacking, unseen, max(last, mirrored.offset + unseen))
+    last = max(last, mirrored.offset + unseen)
+    return LogLook(directory, node, voters, end, holds, lacking, unseen, last, final_at)
 
 
 def _batches(plan: LogPlan) -> Iterator[Batch]:
@@ -122,6 +129,21 @@ def _batches(plan: LogPlan) -> Iterator[Batch]:
     for split in plan.splits:
         if split.snapshot_offset < 0:
             yield from read_split(split)
+
+
+def _final_in_snapshot(plan: LogPlan) -> int:
+    """The last offset that the plan's snapshot stands for, when it is finalized in it; else -1."""
+    first = plan.splits[0] if plan.splits else None
+    if first is None or first.snapshot_offset < 0:
+        return -1
+    splits = [split for split in plan.splits if split.snapshot_offset >= 0]
+    batches = (batch for split in splits for batch in read_split(split))
+    is_final = any(_is_final(record) for batch in batches for _, record in records_of(batch))
+    return first.snapshot_offset if is_final else -1
+
+
+def _is_final(record: Message) -> bool:
+    return isinstance(record, ZkMigrationStateRecord) and record.zk_migration_state == MigrationState.POST_MIGRATION
 
 
 def _voters(batch: Batch) -> frozenset[int]:

@@ -1,17 +1,21 @@
 """Which controllers of ours run, for a rollback without controllers.
 
-In:   a ZooKeeper session; metadata log directories of controllers, where they can be had.
+In:   a ZooKeeper session; metadata log directories of controllers, where they can be had, and the listeners of those
+      that are registered in them.
 Out:  one finding that names them all, or None when none is known.
 Elsewhere: what a controller shows of itself in ZooKeeper (presence.py), the rollback (without_controllers.py).
-Limits: a controller that has no session with ZooKeeper, and of which no directory is given, is not seen.
+Limits: a controller that has no session with ZooKeeper, and of which no directory is given, is not seen. Kafka's own
+are seen by their directories' locks and by the listeners in a log only.
 """
 
 from __future__ import annotations
 
+import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -32,6 +36,10 @@ answer at all is of a process that hangs, which holds the lock.
 """
 
 
+CONNECTS_S: Final = 3.0
+"""A host that answers does so in milliseconds; one that is down costs this long, once for each listener."""
+
+
 class _Control(msgspec.Struct):
     """What is read of `zk2kraft-control.json`."""
 
@@ -40,11 +48,20 @@ class _Control(msgspec.Struct):
     pid: int
 
 
-def who_runs(session: ZkSession | None, directories: Sequence[Path] = ()) -> Occurrence | None:
+def who_runs(
+    session: ZkSession | None,
+    directories: Sequence[Path] = (),
+    listeners: Mapping[int, Sequence[tuple[str, int]]] = MappingProxyType({}),
+) -> Occurrence | None:
     """session: None where only directories are asked about. directories: with `meta.properties`; one that cannot be
-    read says nothing here.
+    read says nothing here. listeners: of registered controllers, ours or Kafka's, (host, port) by id: Kafka's own show
+    nothing in ZooKeeper, and accept connections for as long as they run.
     """
-    found = [*(() if session is None else _sessions(session)), *filter(None, map(_process_on, directories))]
+    found = [
+        *(() if session is None else _sessions(session)),
+        *filter(None, map(_process_on, directories)),
+        *filter(None, (_process_at(node, *place) for node, places in listeners.items() for place in places)),
+    ]
     return CONTROLLERS_RUN.found(controllers="; ".join(found)) if found else None
 
 
@@ -71,6 +88,15 @@ def _process_on(directory: Path) -> str | None:
         return None
     process = "a process" if control is None else f"process {control.pid}"
     return f"controller {_node(directory)}, {process}, which runs on {directory}"
+
+
+def _process_at(node: int, host: str, port: int) -> str | None:
+    """Whatever accepts there: another program that got the port counts too, and is named by its place."""
+    try:
+        with socket.create_connection((host, port), timeout=CONNECTS_S):
+            return f"controller {node}, as which something accepts connections at {host}:{port}"
+    except OSError:
+        return None
 
 
 def _control(directory: Path) -> _Control | None:

@@ -14,7 +14,7 @@ the block after the one that `/latest_producer_id_block` names, whatever its own
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,8 @@ from migrator.driver.copy import PRODUCER_ID_BLOCK
 from migrator.driver.orders import Orders, in_the_way, with_orders
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.findings.driver import (
+    LOG_HAS_TO_BE_SHOWN,
+    LOG_IS_FINAL,
     WITHOUT_CONTROLLERS_REFUSED,
     WITHOUT_CONTROLLERS_WOULD_DIFFER,
     WITHOUT_CONTROLLERS_WOULD_LOSE,
@@ -41,9 +43,11 @@ from migrator.node.tools.log_against_zookeeper import (
 from migrator.node.tools.unmirrored import LogLook, home_of, identity, look_into
 from migrator.node.tools.who_runs import who_runs
 from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.kraft_brokers import noted_kraft_brokers
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
+from migrator.zk.bulk_read import Znode
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Create, Delete, Multi, Operation, SetData
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
@@ -83,9 +87,10 @@ def plan_without_controllers(
     drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted before anybody can carry them
         out; without it they refuse the release with Z2K-2102.
 
-    Raises Z2K-4211 while the intent of a finalize stands, Z2K-2019 with the reason why it may not be released, Z2K-1118
-    while a controller runs on one of `logs`. When that loss was not accepted: Z2K-2070 for a log that holds what
-    ZooKeeper lacks, Z2K-2127 for one that says something else. A directory that cannot be used: Z2K-3012, Z2K-3013,
+    Raises Z2K-4211 while the intent of a finalize stands, Z2K-2132 when a log is final, Z2K-2019 with the reason why it
+    may not be released, Z2K-1118 while a controller runs on one of `logs`. When that loss was not accepted: Z2K-2131
+    without a log while brokers were in KRaft mode, Z2K-2070 for a log that holds what ZooKeeper lacks, Z2K-2127 for one
+    that says something else. A directory that cannot be used: Z2K-3012, Z2K-3013,
     Z2K-5001.
     """
     observed = read_claim(session)
@@ -105,16 +110,23 @@ def plan_without_controllers(
         reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
         raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
     _refuse_odd_registrations(tree)
+    if not logs and not accept_loss:
+        _refuse_kraft_brokers_without_a_log(session)
     orders = _orders(session, drop_orders=drop_orders)
-    multis = with_orders(_multi(observed, tree), orders, guards(observed), JUTE_MAXBUFFER_MIN)
+    multis = with_orders(
+        _multi(observed, tree, session.get(paths.KRAFT_BROKERS)), orders, guards(observed), JUTE_MAXBUFFER_MIN
+    )
     mirrored, furthest = _what_zookeeper_has(observed, tree, logs, accept_loss=accept_loss)
     look = NOT_LOOKED if furthest is None else look_at_both(session, furthest.directory)
+    if look.registered.kraft_brokers and not accept_loss:
+        _refuse_kraft_brokers(look.registered.kraft_brokers)
     if look.differing and not accept_loss:
         assert furthest is not None
         count, first = len(look.differing), look.differing[0]
         raise WITHOUT_CONTROLLERS_WOULD_DIFFER.error(count=count, directory=str(furthest.directory), first=first)
+    runs = who_runs(session, (), look.registered.controllers)
     return WithoutControllersPlan(
-        describe(observed), mirrored, tuple(sorted(live)), multis, look, guards(observed), who_runs(session)
+        describe(observed), mirrored, tuple(sorted(live)), multis, look, guards(observed), runs
     )
 
 
@@ -124,6 +136,18 @@ def _refuse_finalize(session: ZkSession) -> None:
     if found is not None:
         text = (found.data or b"").decode(errors="replace")
         raise FINALIZE_INTENT_STANDS.error(path=paths.FINALIZE_INTENT, text=text)
+
+
+def _refuse_kraft_brokers_without_a_log(session: ZkSession) -> None:
+    noted = noted_kraft_brokers(session)
+    if noted is not None:
+        raise LOG_HAS_TO_BE_SHOWN.error(brokers=list(noted) or "of unknown ids", path=paths.KRAFT_BROKERS)
+
+
+def _refuse_kraft_brokers(brokers: Collection[int]) -> None:
+    """One that holds no replica is missed nowhere in ZooKeeper. Those that do were looked for there."""
+    reason = f"brokers {sorted(brokers)} are registered in KRaft mode in the log, and nobody would lead them"
+    raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
 
 
 def execute_without_controllers(session: ZkSession, plan: WithoutControllersPlan) -> tuple[str, ...]:
@@ -181,12 +205,15 @@ def _orders(session: ZkSession, *, drop_orders: bool) -> Orders:
     return orders
 
 
-def _multi(observed: ClaimObservation, tree: Tree) -> Multi:
+def _multi(observed: ClaimObservation, tree: Tree, noted: Znode | None) -> Multi:
+    """noted: the znode that says that brokers were in KRaft mode."""
     epoch = max(observed.epoch, tree.highest_controller_epoch())
     operations: list[Operation] = [
         SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), observed.epoch_version),
         _move_producer_ids_on(tree),
     ]
+    if noted is not None:
+        operations.append(Delete(paths.KRAFT_BROKERS, noted.version))
     if observed.migration_version >= 0:
         operations.append(Delete(paths.MIGRATION, observed.migration_version))
     if observed.controller_version >= 0:
@@ -225,10 +252,13 @@ def _what_zookeeper_has(
             raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
         return (has, _NOT_COMPARED), None
     at = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
-    has = f"everything up to offset {at.offset} of epoch {at.epoch}; a change committed after it is lost by a release"
+    has = f"everything up to offset {at.offset} of epoch {at.epoch}; a rollback loses what was committed after it"
     if not logs:
         return (has, _NOT_COMPARED), None
     looks = _look(logs, tree, at)
+    for look in looks:
+        if look.final_at >= 0:
+            raise LOG_IS_FINAL.error(directory=str(look.directory), offset=look.final_at)
     lines = _compared(looks, at, accept_loss=accept_loss)
     furthest = max((look for look in looks if look.holds), key=lambda look: look.end)
     return (has, *lines), furthest

@@ -14,6 +14,7 @@ from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened
 from migrator.model.values import Mark
 from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
@@ -59,6 +60,7 @@ def test_what_is_different_or_could_not_be_read_is_not_rolled_back(counts: dict[
 def test_the_log_is_retired_for_every_voter_and_on_this_disk_before_the_claim_goes() -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
+        KraftBrokersNoted(ensemble.session()).note([2])
         steps: list[str] = []
 
         async def mark(which: Mark, text: str) -> None:
@@ -76,6 +78,7 @@ def test_the_log_is_retired_for_every_voter_and_on_this_disk_before_the_claim_go
         assert await acts.rollback() is Happened.ROLLED_BACK
         assert steps == ["log, claim stands: True", "disk, claim stands: True"]
         assert paths.CONTROLLER not in ensemble.nodes
+        assert paths.KRAFT_BROKERS not in ensemble.nodes, "the next migration begins without it"
 
     story(told)
 

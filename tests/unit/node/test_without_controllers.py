@@ -8,12 +8,14 @@ import socket
 import pytest
 
 from migrator.driver.claim import ClaimObservation
+from migrator.findings.driver import LOG_HAS_TO_BE_SHOWN
 from migrator.findings.finding import FindingError
 from migrator.findings.preflight import CONTROLLERS_RUN
 from migrator.findings.road import FINALIZE_INTENT_STANDS
 from migrator.node.tools.without_controllers import PRODUCER_ID_MARGIN as MARGIN
 from migrator.node.tools.without_controllers import describe, execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted, forget_kraft_brokers, noted_kraft_brokers
 from migrator.node.zookeeper.presence import Shown
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
@@ -67,7 +69,7 @@ def test_the_plan_shows_what_stands_and_what_would_be_done_and_changes_nothing()
         f"/migration: {migration_data(STANDING).decode()}",
     )
     assert plan.mirrored == (
-        "everything up to offset 1200 of epoch 5; a change committed after it is lost by a release",
+        "everything up to offset 1200 of epoch 5; a rollback loses what was committed after it",
         "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)",
     )
     assert plan.brokers == (1, 2, 3)
@@ -238,6 +240,50 @@ def test_a_registration_that_no_controller_can_read_is_not_left_to_the_next_one(
     ensemble = a_dead_dual_write()
     ensemble.create(f"{paths.BROKER_IDS}/{name}", data)
     assert refusal(ensemble).startswith(f"{paths.BROKER_IDS}/{name} cannot be read")
+
+
+# --- brokers that were in KRaft mode -----------------------------------------------------------------------
+
+
+def test_once_brokers_were_in_kraft_mode_a_log_has_to_be_shown_or_the_loss_accepted() -> None:
+    ensemble = a_dead_dual_write()
+    noted = KraftBrokersNoted(ensemble.session())
+    noted.note([])
+    assert noted_kraft_brokers(ensemble.session()) is None
+    noted.note([2])
+    noted.note([2, 1])
+    before = ensemble.tree()
+    with pytest.raises(FindingError) as raised:
+        plan_without_controllers(ensemble.session())
+    assert raised.value.code == LOG_HAS_TO_BE_SHOWN.code == "Z2K-2131"
+    assert "Brokers [1, 2] were in KRaft mode" in str(raised.value)
+    assert ensemble.tree() == before
+    session = ensemble.session()
+    execute_without_controllers(session, plan_without_controllers(session, accept_loss=True))
+    assert paths.KRAFT_BROKERS not in ensemble.nodes
+
+
+def test_brokers_in_kraft_mode_are_noted_once_and_what_another_leader_noted_stays() -> None:
+    ensemble = a_dead_dual_write()
+    KraftBrokersNoted(ensemble.session()).note([7])
+    noted = KraftBrokersNoted(ensemble.session())
+    noted.note([1])
+    assert noted_kraft_brokers(ensemble.session()) == (1, 7)
+    applied = len(ensemble.log)
+    noted.note([1])
+    assert len(ensemble.log) == applied
+    forget_kraft_brokers(ensemble.session())
+    forget_kraft_brokers(ensemble.session())
+    assert noted_kraft_brokers(ensemble.session()) is None
+
+
+def test_a_znode_of_kraft_brokers_that_nobody_can_read_counts_all_the_same() -> None:
+    ensemble = a_dead_dual_write()
+    ensemble.create(paths.KRAFT_BROKERS, b"\xff")
+    with pytest.raises(FindingError, match="Brokers of unknown ids were in KRaft mode"):
+        plan_without_controllers(ensemble.session())
+    KraftBrokersNoted(ensemble.session()).note([3])
+    assert noted_kraft_brokers(ensemble.session()) == (3,)
 
 
 # --- controllers that run ---------------------------------------------------------------------------------

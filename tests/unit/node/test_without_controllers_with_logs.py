@@ -5,6 +5,7 @@ lost.
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,8 +16,10 @@ from threading import Thread
 import pytest
 
 from migrator.control_api.control_file import CONTROL_FILE
+from migrator.findings.driver import LOG_IS_FINAL
 from migrator.findings.finding import FindingError
 from migrator.model.image import Position
+from migrator.model.values import MigrationState
 from migrator.node.log.log_store import LogStore
 from migrator.node.log.storage import LOG_NAME, MetaProperties, write_meta_properties
 from migrator.node.process.control import ASK_TIMEOUT_S
@@ -32,11 +35,15 @@ from migrator.wire.messages.control_records import (
 )
 from migrator.wire.messages.metadata import (
     ConfigRecord,
+    ControllerEndpoint,
     FenceBrokerRecord,
     NoOpRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
 )
 from migrator.wire.schema import Message
 from migrator.zk import paths
@@ -93,7 +100,7 @@ def test_a_log_that_ends_with_what_zookeeper_has_no_form_of_is_no_loss(tmp_path:
     tail = [NoOpRecord(), FenceBrokerRecord(id=1, epoch=9), RegisterControllerRecord(), ELSEWHERE, NoOpRecord()]
     log = a_log(tmp_path / "log", [ISR_SHRINKS], tail)
     assert released([log], mirrored=1).mirrored == (
-        "everything up to offset 1 of epoch 5; a change committed after it is lost by a release",
+        "everything up to offset 1 of epoch 5; a rollback loses what was committed after it",
         f"{log} (node 3000) ends at offset 6 of epoch 5: ZooKeeper lacks nothing of it",
     )
 
@@ -215,13 +222,68 @@ def test_a_controller_whose_loop_hangs_says_so_before_it_is_taken_for_nobody() -
     assert ANSWERS_S > ASK_TIMEOUT_S
 
 
+# --- a finalize that was begun without the service, and what runs in KRaft mode ---------------------------
+
+
+def state(of: MigrationState) -> ZkMigrationStateRecord:
+    return ZkMigrationStateRecord(zk_migration_state=of.value)
+
+
+def test_a_log_that_is_final_forbids_the_rollback_whatever_is_accepted(tmp_path: Path) -> None:
+    """A controller was started without the flag by hand, so no intent stands. A minority's tail counts as well."""
+    final, migrating = state(MigrationState.POST_MIGRATION), state(MigrationState.MIGRATION)
+    whole = a_log(tmp_path / "whole", [migrating, ISR_SHRINKS])
+    assert released([whole], mirrored=2).mirrored[1].endswith("lacks nothing of it")
+    tail = a_log(tmp_path / "tail", [migrating, ISR_SHRINKS], [NoOpRecord(), final], node=3001)
+    for logs in ([tail], [whole, tail]):
+        with pytest.raises(FindingError) as raised:
+            released(logs, mirrored=2, accept_loss=True)
+        assert raised.value.code == LOG_IS_FINAL.code == "Z2K-2132"
+        assert f"{tail} says that the migration is finalized (POST_MIGRATION, offset 4)" in str(raised.value)
+
+
+def test_a_log_that_is_final_in_its_snapshot_forbids_the_rollback(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+    cut_to(log, 15, [NoOpRecord()])
+    a_snapshot(log, 15, state(MigrationState.MIGRATION))
+    assert look_into(log, 3000, Position(5, 14)).final_at == -1
+    a_snapshot(log, 15, state(MigrationState.POST_MIGRATION))
+    assert look_into(log, 3000, Position(5, 14)).final_at == 14
+
+
+def registered(*, migrating: bool) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id=9, is_migrating_zk_broker=migrating)
+
+
+def test_a_broker_in_kraft_mode_that_holds_no_replica_is_found_in_the_log(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [registered(migrating=True), registered(migrating=False)])
+    error = refusal([log], mirrored=2)
+    assert (error.code, "brokers [9] are registered in KRaft mode" in str(error)) == ("Z2K-2019", True)
+    for name, last in (("back", registered(migrating=True)), ("gone", UnregisterBrokerRecord(broker_id=9))):
+        again = a_log(tmp_path / name, [registered(migrating=False), last])
+        assert released([again], mirrored=2, accept_loss=True).look.registered.kraft_brokers == frozenset()
+
+
+def test_a_controller_of_kafka_that_accepts_connections_forbids_the_rollback(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        place = ControllerEndpoint(name="CONTROLLER", host="127.0.0.1", port=port)
+        log = a_log(tmp_path / "log", [RegisterControllerRecord(controller_id=3001, end_points=[place])])
+        runs = released([log], mirrored=1, accept_loss=True).runs
+        assert runs is not None
+        assert f"controller 3001, as which something accepts connections at 127.0.0.1:{port}" in runs.text
+    assert released([log], mirrored=1, accept_loss=True).runs is None
+
+
 # --- a log that was cut behind a snapshot -----------------------------------------------------------------
 
 
-def a_snapshot(log: Path, end: int) -> None:
+def a_snapshot(log: Path, end: int, *records: Message) -> None:
     where = {"leader_epoch": 5, "timestamp_ms": 0}
     data = build_control_batch(base_offset=0, records=[SnapshotHeaderRecord()], **where)
-    data += build_control_batch(base_offset=1, records=[SnapshotFooterRecord()], **where)
+    if records:
+        data += build_batch(base_offset=1, values=values_of(records), **where)
+    data += build_control_batch(base_offset=1 + len(records), records=[SnapshotFooterRecord()], **where)
     (log / LOG_NAME / f"{end:020d}-0000000005.checkpoint").write_bytes(data)
 
 
