@@ -48,11 +48,15 @@ class BrokerFigures(msgspec.Struct, frozen=True):
 
 
 class PartitionFigures(msgspec.Struct, frozen=True):
-    """Of the image at `position`. Each count is of partitions; leaderless: those that nobody leads."""
+    """Of the image at `position`. Each count is of partitions; leaderless: those that nobody leads.
+
+    under_replicated_leader: the broker that leads every under-replicated partition; None where several do, or none.
+    """
 
     position: Position = NOWHERE
     partitions: int = 0
     under_replicated: int = 0
+    under_replicated_leader: int | None = None
     under_min_isr: int = 0
     reassignments: int = 0
     leaderless: int = 0
@@ -154,6 +158,7 @@ class PartitionCounter:
             position=image.position,
             partitions=self._partitions,
             under_replicated=self._sum[_UNDER_REPLICATED],
+            under_replicated_leader=self._leader_of_all(image),
             under_min_isr=self._sum[_UNDER_MIN_ISR],
             reassignments=self._sum[_REASSIGNED],
             leaderless=self._sum[_LEADERLESS],
@@ -168,6 +173,11 @@ class PartitionCounter:
             },
         )
 
+    def _leader_of_all(self, image: Image) -> int | None:
+        every = self._sum[_UNDER_REPLICATED]
+        leaders = (each for each in image.brokers if self._sum[_UNDER_REPLICATED._replace(broker=each)] == every)
+        return next(leaders, None) if every else None
+
 
 def _directories(image: Image) -> dict[int, tuple[bytes, ...]]:
     return {broker.id: broker.log_dirs for broker in image.brokers.values()}
@@ -181,6 +191,8 @@ def _count_replication(found: Counter[_Kind], partition: Partition, minimum: int
         found[_LEADERLESS] += 1
     if len(isr) < len(replicas):
         found[_UNDER_REPLICATED] += 1
+        if partition.leader >= 0:
+            found[_UNDER_REPLICATED._replace(broker=partition.leader)] += 1
         for broker in set(replicas).difference(isr):
             found[_Kind("out of isr", broker)] += 1
     if len(isr) < min(minimum, len(replicas)) or partition.leader < 0:

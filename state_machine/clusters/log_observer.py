@@ -137,6 +137,7 @@ class LogObservation(msgspec.Struct, frozen=True):
 
     migration_at:   offset of the record that set the state, -1 when it came with a snapshot.
     data_end:       offset behind the last record that is no NoOp.
+    under_replicated_leader: the broker that leads every under-replicated partition; None where several do, or none.
     """
 
     at: float = 0.0
@@ -155,6 +156,7 @@ class LogObservation(msgspec.Struct, frozen=True):
     topics: int = 0
     partitions: int = 0
     under_replicated: int = 0
+    under_replicated_leader: int | None = None
     under_min_isr: int = 0
     reassignments: int = 0
     leaderless: int = 0
@@ -447,6 +449,7 @@ class LogObserver:
             topics=len(image.topics),
             partitions=figures.partitions,
             under_replicated=figures.under_replicated,
+            under_replicated_leader=figures.under_replicated_leader,
             under_min_isr=figures.under_min_isr,
             reassignments=figures.reassignments,
             leaderless=figures.leaderless,

@@ -73,14 +73,20 @@ def fleet_is_operable(road: RoadEvidence) -> Condition:
     return Condition("brokers and controllers can be operated", not road.fleet_problem, said, (NO_FLEET.code,))
 
 
-def why_lacking(lacking_s: float | None) -> str:
-    """What to add once they are under-replicated for a while. lacking_s: with no broker missing.
+def why_lacking(lacking_s: float | None, leader: int | None) -> str:
+    """What to add once partitions are under-replicated for a while.
 
-    Nothing outside a broker shows that the thread that reports its ISR changes has ended (docs/undo.md).
+    lacking_s: for how long, with no broker missing. leader: of all of them.
+
+    Nothing outside a broker shows that the thread that reports its ISR changes has ended (docs/undo.md). It is the
+    leader of the partitions that does not report.
     """
     if lacking_s is None or lacking_s < LACKING_WORTH_NAMING_S:
         return ""
-    return f" (for {lacking_s:.0f} s with no broker missing: they catch up, or it is the broker flaw of Z2K-2043)"
+    suspect = "" if leader is None else f" in broker {leader}, which leads all of them"
+    return (
+        f" (for {lacking_s:.0f} s with no broker missing: they catch up, or it is the broker flaw of Z2K-2043{suspect})"
+    )
 
 
 def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
@@ -94,7 +100,7 @@ def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
             _read(
                 road,
                 f"under-replicated partitions: {road.under_replicated}; partitions without a leader: {road.leaderless}"
-                + why_lacking(road.lacking_s),
+                + why_lacking(road.lacking_s, road.lacking_leader),
             ),
         ),
         Condition(

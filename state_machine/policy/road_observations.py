@@ -237,6 +237,7 @@ class RoadEvidence:
     replacing:     findings that speak against replacing ours, (code, words); None: not known.
     settled_s:     for how long nothing was under-replicated.
     lacking_s:     for how long partitions have been under-replicated while no broker was missing; None: they are not.
+    lacking_leader: the broker that leads all of these partitions; None where several do.
     backed_up:     when the backup for the next step was taken, seconds ago; None: there is none.
     digest:        of the plan and evidence of the next step that needs an approval.
     offline:       brokers with a directory that is offline.
@@ -265,6 +266,7 @@ class RoadEvidence:
     unassigned: tuple[int, ...] = ()
     settled_s: float = 0.0
     lacking_s: float | None = None
+    lacking_leader: int | None = None
     dual_write_lag: int | None = None
     migration_offset: int | None = None
     replacing: tuple[tuple[str, str], ...] | None = None

@@ -30,10 +30,14 @@ FRESH_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ReplicasSeen:
-    """One reading. brokers: that the metadata names. problem: why there is none; empty when there is one."""
+    """One reading. brokers: that the metadata names. problem: why there is none; empty when there is one.
+
+    under_replicated_leader: the broker that leads every under-replicated partition; None where several do, or none.
+    """
 
     brokers: tuple[int, ...] = ()
     under_replicated: int = 0
+    under_replicated_leader: int | None = None
     leaderless: int = 0
     problem: str = ""
 
@@ -45,9 +49,12 @@ def read_replicas(inventory: Inventory) -> ReplicasSeen:
     except (KafkaException, FindingError, OSError) as error:
         return ReplicasSeen(problem=words_of(error))
     partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
+    lacking = [each for each in partitions if set(each.isrs) != set(each.replicas)]
+    leaders = {each.leader for each in lacking}
     return ReplicasSeen(
         brokers=tuple(sorted(found.brokers)),
-        under_replicated=sum(set(each.isrs) != set(each.replicas) for each in partitions),
+        under_replicated=len(lacking),
+        under_replicated_leader=leaders.pop() if len(leaders) == 1 and min(leaders) >= 0 else None,
         leaderless=sum(each.leader < 0 for each in partitions),
     )
 
@@ -111,7 +118,7 @@ class ReplicasWatch:
                 "no partition is under-replicated or without a leader",
                 not seen.problem and not seen.under_replicated and not seen.leaderless,
                 f"under-replicated partitions: {seen.under_replicated}; partitions without a leader: {seen.leaderless}"
-                + why_lacking(lacking),
+                + why_lacking(lacking, seen.under_replicated_leader),
             ),
             Condition(
                 f"nothing was under-replicated for {settle_s:g} s",

@@ -86,6 +86,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         unassigned=tuple(each.id for each in log.brokers if each.unassigned_dirs or each.offline_dirs),
         settled_s=0.0 if look is None or look.settled_since is None else now - look.settled_since,
         lacking_s=None if look is None or look.lacking_since is None else now - look.lacking_since,
+        lacking_leader=log.under_replicated_leader,
         dual_write_lag=None if look is None else _lag(look),
         migration_offset=None if look is None else look.zookeeper.migration_offset,
         replacing=None if look is None else _replacing(look),

@@ -43,6 +43,7 @@ GONE_S: Final = 5.0
 AUDIT_EVERY_S: Final = 60.0
 SNAPSHOT_BYTES: Final = 4_000
 ROLL_DEADLINE_S: Final = 240.0
+RESUME_DEADLINE_S: Final = 60.0
 WHOLE_DEADLINE_S: Final = 90.0
 TOPIC_DEADLINE_S: Final = 30.0
 
@@ -170,6 +171,8 @@ class FullDemo(Demo):
         def why_not(view: dict[str, Any]) -> str | None:
             nodes = [each for each in view["road"]["nodes"] if each["roll"] == roll]
             failed = next((each for each in nodes if each["step"] == "FAILED"), None)
+            if failed is not None and self._tend(view):
+                return "a broker was restarted"
             if failed is not None:
                 raise DEMO_STOPPED.error(phase=view["phase"], reason=f"{roll} {failed['node_id']}: {failed['cause']}")
             whole = [each["node_id"] for each in nodes if each["step"] == "WHOLE"]
@@ -180,6 +183,22 @@ class FullDemo(Demo):
         for each in view["road"]["nodes"]:
             if each["roll"] == roll and each["step"] == "WHOLE":
                 self.progress.say(roll, f"{each['role']} {each['node_id']} whole after {each['took_s']:.1f} s")
+
+    def _tend(self, view: dict[str, Any]) -> bool:
+        """Where a node failed: restart the broker that met Kafka's flaw of Z2K-2043, if one did, as its runbook says.
+
+        Returns whether one was restarted; then the service goes on.
+        """
+        if not _failed_nodes(view) or not self.cluster.restart_flawed():
+            return False
+        self.progress.say("runbook", "a broker met Kafka's flaw of Z2K-2043: it was restarted, and the service goes on")
+        self.service.operation(self.migration, "resume")
+        self.service.wait_view(
+            self.migration,
+            lambda now: f"failed: {_failed_nodes(now)}" if _failed_nodes(now) else None,
+            deadline_s=RESUME_DEADLINE_S,
+        )
+        return True
 
     def _next_stage(self, name: str) -> None:
         before, began = self._stage
@@ -329,6 +348,11 @@ class FullDemo(Demo):
         report.problems = full_problems(report, options)
         report.ok = not report.problems
         return report
+
+
+def _failed_nodes(view: dict[str, Any]) -> list[int]:
+    nodes = [] if view["road"] is None else view["road"]["nodes"]
+    return [each["node_id"] for each in nodes if each["step"] == "FAILED"]
 
 
 def run_full(

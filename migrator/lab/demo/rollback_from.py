@@ -108,7 +108,7 @@ class RollbackFromDemo(FullDemo):
         if held:
             self._go_on("ROLLING_BACK", "the demo goes back from here", word="rollback")
             self.service.operation(self.migration, "resume")
-            self.service.wait_phase(self.migration, "ROLLED_BACK", deadline_s=BACK_DEADLINE_S)
+            self.service.wait_view(self.migration, self._why_not_back, deadline_s=BACK_DEADLINE_S)
         else:
             self._go_on(
                 "ROLLING_BACK",
@@ -143,6 +143,10 @@ class RollbackFromDemo(FullDemo):
             outside_reader=reader,
         )
         self._most_down = self.fleet.most_down
+
+    def _why_not_back(self, view: dict[str, Any]) -> str | None:
+        self._tend(view)
+        return None if view["phase"] == "ROLLED_BACK" else f"{view['phase']}: {view['waiting']}"
 
     # --- again ---------------------------------------------------------------------------------------------
 

@@ -353,6 +353,7 @@ class Demo:
             nonlocal is_asked
             if view["phase"] == end:
                 return None
+            self._tend(view)
             operation = next(iter(view["operations"]), None)
             if asks and (not is_asked or (operation is not None and self.service.was_closed(operation))):
                 is_asked = self.service.ask(self.migration, word, to, reason)
@@ -460,6 +461,10 @@ class Demo:
         return float(next(row["at"] for row in reversed(self._view()["events"]) if row["to_phase"] == phase))
 
     # --- what was seen -------------------------------------------------------------------------------------
+
+    def _tend(self, view: dict[str, Any]) -> bool:
+        """What an operator would do now, beside waiting; returns whether anything was done."""
+        return False
 
     def _view(self) -> dict[str, Any]:
         """A look at the migration; the lag of dual-write is kept at its worst."""

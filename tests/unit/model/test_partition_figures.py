@@ -20,6 +20,7 @@ from migrator.model.values import (
     ZERO_ID,
     ConfigKey,
     ConfigType,
+    Partition,
 )
 from migrator.node.process.partition_count import AT_ONCE_PARTITIONS, PartitionCount
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
@@ -52,6 +53,21 @@ def test_each_fault_is_counted_for_the_cluster_and_for_the_brokers_that_have_it(
     assert (figures.under_replicated, figures.under_min_isr, figures.leaderless, figures.reassignments) == (3, 2, 1, 1)
     assert {broker: found.under_replicated for broker, found in figures.brokers.items()} == {1: 1, 2: 1, 3: 3}
     assert {broker: found.under_min_isr for broker, found in figures.brokers.items()} == {1: 2, 2: 2, 3: 2}
+
+
+def test_the_one_broker_that_leads_every_under_replicated_partition_is_named() -> None:
+    """It is the one that may not report ISR changes any more (docs/undo.md)."""
+    counter = PartitionCounter()
+
+    def named(*partitions: Partition) -> int | None:
+        return counter.count(an_image(a_topic("orders", [*partitions]))).under_replicated_leader
+
+    lacking = [a_partition(each, isr=(2, 1), leader=2, directories=WHOLE) for each in range(3)]
+    whole = a_partition(3, leader=1, directories=WHOLE)
+    assert named(*lacking, whole) == 2
+    assert named(*lacking, a_partition(3, isr=(1, 2), leader=1, directories=WHOLE)) is None
+    assert named(*lacking, a_partition(3, isr=(2,), leader=NO_LEADER, directories=WHOLE)) is None
+    assert named(whole) is None
 
 
 def test_a_minimum_above_the_number_of_replicas_is_the_number_of_replicas() -> None:

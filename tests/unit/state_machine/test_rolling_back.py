@@ -407,7 +407,11 @@ def test_a_reading_without_every_broker_proves_nothing() -> None:
         assert "Z2K-2043" not in said(watch)
         for _ in range(40):
             await reading(watch)
-        assert "Z2K-2043" in said(watch)
+        assert "Z2K-2043)" in said(watch)
+        seen[0] = ReplicasSeen((0, 1, 2), under_replicated=8, under_replicated_leader=2)
+        await reading(watch)
+        assert await reading(watch) is False
+        assert "Z2K-2043 in broker 2, which leads all of them)" in said(watch)
         seen[0] = ReplicasSeen((0, 1), under_replicated=8)
         await reading(watch)
         assert "Z2K-2043" not in said(watch)
