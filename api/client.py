@@ -365,6 +365,8 @@ def back_lines(back: dict[str, Any] | None) -> list[str]:
         return []
     may = "possible" if back["possible"] else f"not possible now: {back['why_not']}"
     took = "" if back["seconds"] is None else f", about {back['seconds']:.0f} s"
+    if back.get("at_least_s"):
+        took = f", at least {back['at_least_s']:.0f} s by assumption, because none was measured"
     lost = "; ".join(back["lost"]) or "directory assignments only"
     said = f"restarts {back['restarts']}, with original files {back['again']}{took}; lost: {lost}"
     if back["controllers"]:

@@ -427,6 +427,9 @@ class WayBackView(BaseModel):
     lost: list[str] = Field(description="what only KRaft has, beside directory assignments; it needs consent before")
     consented_by: str | None = Field(description="who consented to exactly that")
     seconds: float | None = Field(description="about how long the restarts take, by those on the way here")
+    at_least_s: float | None = Field(
+        description="at least so long, by assumption; none where `seconds` is known or nothing is left"
+    )
 
 
 class RoadView(BaseModel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from api.change.views import between, moment, plain
+from api.change.views import between, moment, plain, takes
 from api.pages.words import span
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
@@ -65,7 +65,12 @@ def _back(report: dict[str, Any]) -> Iterator[str]:
     ready = {True: "possible", False: f"not possible now: {now['why_not']}", None: "no command"}[now["ready"]]
     took = "" if now["seconds"] is None else f"; about {span(now['seconds'])}"
     yield f"going back now  {ready}; {now['command'] or '-'}: {now['does']}; restarts: {now['restarts']}{took}"
+    if now.get("takes"):
+        yield f"going back now  takes {takes(now)}: {now['takes']['what']} ({now['takes']['source']})"
     yield f"going back now  lost: {now['lost']}; without controller: {now['without_controller']}"
+    for each in back["phases"]:
+        if each.get("takes") and each["takes"]["restarts"]:
+            yield f"going back  from {each['phase']}, at any moment in it: {takes(each)}, {each['takes']['what']}"
     yield f"going back  by command until {back['last_by_command']}; the last moment: {back['last_moment']}"
     if back["irreversible"]:
         yield f"{IRREVERSIBLE}  since {moment(back['irreversible_since'])}"

@@ -106,4 +106,16 @@ def between(span: dict[str, Any]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def takes(undo: dict[str, Any]) -> str:
+    """Of going back. A document of an earlier release says nothing of it."""
+    found = undo.get("takes")
+    return words.dash(None) if found is None else between(found)
+
+
+def sources(undos: list[dict[str, Any]]) -> list[str]:
+    """What the ranges of going back are from, each once."""
+    return list(dict.fromkeys(f"{each['takes']['source']}" for each in undos if each.get("takes")))
+
+
 _templates.filters |= {"moment": moment, "span": words.span, "between": between, "dash": words.dash, "yes": words.yes}
+_templates.filters |= {"takes": takes, "sources": sources}

@@ -135,7 +135,8 @@ class ReportedWaiver:
 class PhaseUndo:
     """What it costs to go back from a phase. command: empty when this release has none.
 
-    possible: False where nothing can be undone any more.
+    possible: False where nothing can be undone any more. takes: how long, at any moment of the phase; None where
+    nothing leads back, or no inventory names the nodes that restart.
     """
 
     phase: str
@@ -145,11 +146,15 @@ class PhaseUndo:
     lost: str
     without_controller: str
     possible: bool
+    takes: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayBackNow:
-    """The rollback as it would be now. ready: None where nothing evaluates it all the time."""
+    """The rollback as it would be now. ready: None where nothing evaluates it all the time.
+
+    seconds: about how long, by restarts of this migration. takes: a range, by assumptions where nothing was measured.
+    """
 
     ready: bool | None
     why_not: str
@@ -160,6 +165,7 @@ class WayBackNow:
     without_controller: str
     seconds: float | None
     consented_by: str
+    takes: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 In:   `ChangeFacts` and restarts. Out: `Span`s: one per phase with restarts, the takeover, the soak, and their sum.
 Rules: what the journal measured counts before what is assumed: of the same rolling restart, else of the same role. A
 range is from the shortest to the longest of them, times the restarts that are left. Waiting for people is not in it.
+Elsewhere: the same of going back (way_back_times.py).
 Source of the assumptions: docs/performance.md (the road beside stock), and the timeouts of the inventory.
 """
 
@@ -17,11 +18,9 @@ from state_machine.change.document import Restart, Span
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE, FORWARD, PHASE_OF, WAYS_BACK, place
 from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
-from state_machine.policy.road_observations import BROKERS, Roll
+from state_machine.policy.road_observations import BROKERS, SHORTEST_RESTART_S, Roll
 
 LABORATORY: Final = "docs/performance.md, three brokers and three controllers on one machine"
-SHORTEST_S: Final = {"broker": 12.0, "controller": 6.0}
-"""Of one restart without `settle_s`, there."""
 TAKEOVER_S: Final = (0.4, 60.0)
 """From the claim to dual-write: measured there, and the largest value of zk2kraft.takeover.max.ms."""
 ELECTION_S: Final = 15.0
@@ -55,7 +54,7 @@ def _roll(facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll) -> Span |
     if not left:
         took = round(sum(done), 1)
         return Span(what=f"done: {what}", restarts=len(done), low_s=took, high_s=took, measured=True, source="journal")
-    low, high, source, measured = _of_one(facts, restarts, roll, mine[0].role)
+    low, high, source, measured = time_of_one(facts, restarts, roll, mine[0].role)
     return Span(
         what=what if len(left) == len(mine) else f"{what}, {len(left)} of them left",
         restarts=len(left),
@@ -66,8 +65,10 @@ def _roll(facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll) -> Span |
     )
 
 
-def _of_one(facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll, role: str) -> tuple[float, float, str, bool]:
-    """Shortest and longest, where that is from, and whether it was measured."""
+def time_of_one(
+    facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll, role: str
+) -> tuple[float, float, str, bool]:
+    """Shortest and longest restart of one node, where that is from, and whether it was measured."""
     whole = [each for each in restarts if each.step == RollStep.WHOLE and each.seconds is not None]
     for those, said in (
         ([each for each in whole if each.roll == roll], f"of the same rolling restart ({roll})"),
@@ -77,7 +78,7 @@ def _of_one(facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll, role: s
         if took:
             return min(took), max(took), f"measured: {len(took)} restarts {said}, from the journal", True
     timeouts = Timeouts() if facts.inventory is None else facts.inventory.timeouts
-    settle, shortest = facts.limits.settle_s, SHORTEST_S[role]
+    settle, shortest = facts.limits.settle_s, SHORTEST_RESTART_S[role]
     in_sync = timeouts.in_sync if role == BROKERS else 0
     high = settle + timeouts.stop + timeouts.start + in_sync
     parts = "stop, start and in_sync" if role == BROKERS else "stop and start"

@@ -1,11 +1,13 @@
 """The change report, put together.
 
 In:   `ChangeFacts`. Out: `ChangeReport`; the same facts give the same report.
-Elsewhere: reading the facts (facts.py), the parts (plan.py, durations.py, risks.py), showing it (api/change).
+Elsewhere: reading the facts (facts.py), the parts (plan.py, durations.py, way_back_times.py, risks.py), showing it
+(api/change).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from migrator.fleet.inventory import Window
@@ -21,6 +23,7 @@ from state_machine.change.document import (
     PhaseEntered,
     PhaseUndo,
     Requested,
+    Restart,
     WayBackNow,
     WithoutController,
 )
@@ -28,6 +31,7 @@ from state_machine.change.durations import durations_of
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import files_of, hosts_of, restarts_of
 from state_machine.change.risks import audit_report, not_verified, risks_of, waivers_of
+from state_machine.change.way_back_times import time_back, time_back_now
 from state_machine.policy.phases import (
     APPROVE,
     BACK,
@@ -66,7 +70,7 @@ def change_report(facts: ChangeFacts) -> ChangeReport:
     restarts = restarts_of(facts)
     waivers = waivers_of(facts)
     durations, total = durations_of(facts, restarts)
-    back = _going_back(facts)
+    back = _going_back(facts, restarts)
     inventory = facts.inventory
     return ChangeReport(
         schema=SCHEMA,
@@ -136,7 +140,7 @@ def _window(window: Window) -> str:
 # --- going back -------------------------------------------------------------------------------------------
 
 
-def _going_back(facts: ChangeFacts) -> GoingBack:
+def _going_back(facts: ChangeFacts, restarts: Sequence[Restart]) -> GoingBack:
     phases = tuple(
         PhaseUndo(
             phase=phase,
@@ -146,13 +150,14 @@ def _going_back(facts: ChangeFacts) -> GoingBack:
             lost=undo.lost,
             without_controller=undo.without_controller,
             possible=not is_irreversible(phase),
+            takes=time_back(facts, restarts, phase),
         )
         for phase in ROAD
         for undo in (UNDO[phase],)
     )
     since = irreversible_since(facts)
     return GoingBack(
-        now=_now(facts),
+        now=_now(facts, restarts),
         phases=phases,
         last_by_command=next((each.phase for each in reversed(phases) if each.command), ""),
         last_moment=LAST_MOMENT,
@@ -161,7 +166,7 @@ def _going_back(facts: ChangeFacts) -> GoingBack:
     )
 
 
-def _now(facts: ChangeFacts) -> WayBackNow:
+def _now(facts: ChangeFacts, restarts: Sequence[Restart]) -> WayBackNow:
     road = facts.observed.road
     back = None if road is None else road.back
     undo = undo_of(facts.snapshot.phase, back)
@@ -178,6 +183,7 @@ def _now(facts: ChangeFacts) -> WayBackNow:
         without_controller=undo.without_controller,
         seconds=seconds,
         consented_by=consent.who if consent is not None and consent.fits else "",
+        takes=time_back_now(facts, restarts),
     )
 
 

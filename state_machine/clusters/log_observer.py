@@ -60,6 +60,8 @@ from migrator.wire.messages.replication import (
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 DESCRIBE_VERSION: Final = 1
+NOT_LEADER: Final = 6
+"""Error NOT_LEADER_OR_FOLLOWER: any voter but the leader answers DescribeQuorum with it."""
 END_VERSION: Final = 1
 FETCH_VERSION: Final = 13
 SNAPSHOT_VERSION: Final = 0
@@ -135,6 +137,7 @@ class VoterLevels(msgspec.Struct, frozen=True):
 class LogObservation(msgspec.Struct, frozen=True):
     """One look. problem: why there is nothing; empty when everything below `high_watermark` was read.
 
+    no_leader:      every voter was asked, and none leads. False with no `leader`: it is not known whether one leads.
     migration_at:   offset of the record that set the state, -1 when it came with a snapshot.
     data_end:       offset behind the last record that is no NoOp.
     under_replicated_leader: the broker that leads every under-replicated partition; None where several do, or none.
@@ -142,6 +145,7 @@ class LogObservation(msgspec.Struct, frozen=True):
 
     at: float = 0.0
     problem: str = "not observed yet"
+    no_leader: bool = False
     leader: int | None = None
     epoch: int = 0
     high_watermark: int = 0
@@ -179,6 +183,10 @@ class LogObservation(msgspec.Struct, frozen=True):
 
     def voter(self, node_id: int) -> LogVoter | None:
         return next((each for each in self.voters if each.id == node_id), None)
+
+
+class NoLeaderError(OSError):
+    """Every voter says that it does not lead, or nothing listens at its address."""
 
 
 class LogSink(Protocol):
@@ -234,6 +242,8 @@ class LogObserver:
                 figures = await asyncio.to_thread(self._counter.count, self._replay.image)
         except TimeoutError:
             return LogObservation(now, f"the quorum did not answer within {self._look_s:.0f} s")
+        except NoLeaderError as error:
+            return LogObservation(now, words_of(error), no_leader=True)
         except (OSError, FindingError) as error:
             return LogObservation(now, words_of(error))
         if self._replay.end < quorum.high_watermark:
@@ -290,28 +300,35 @@ class LogObserver:
     # --- who leads -----------------------------------------------------------------------------------------
 
     async def _describe(self) -> DescribeQuorumPartitionResult:
-        """Ask the last leader first. Raises OSError when no voter leads."""
-        reasons = []
+        """Ask the last leader first. Raises OSError when no voter is found to lead: `NoLeaderError` when none does.
+
+        A voter that is silent, or that cannot be reached, may lead; one whose address refuses the connection does not.
+        """
+        reasons, certain = [], bool(self._voters)
         for voter in sorted(self._voters, key=lambda each: each.id != self._leader):
             try:
                 found = await self._describe_at(voter.id)
             except (OSError, TimeoutError, FindingError) as error:
                 reasons.append(f"{voter.id}: {words_of(error)}")
+                certain = certain and isinstance(error, ConnectionRefusedError)
                 continue
             if found is not None:
                 self._leader = voter.id
                 return found
             reasons.append(f"{voter.id} does not lead")
         self._leader = None
-        raise OSError("; ".join(reasons) or "no voter is known")
+        raise (NoLeaderError if certain else OSError)("; ".join(reasons) or "no voter is known")
 
     async def _describe_at(self, node: int) -> DescribeQuorumPartitionResult | None:
+        """None: it says that it does not lead. Raises OSError for any other answer: it may lead."""
         topic = DescribeQuorumTopic(METADATA_TOPIC, (DescribeQuorumPartition(0),))
         request = DescribeQuorumRequest((topic,))
         answer = await self._connections[node].ask(request, DESCRIBE_VERSION, DescribeQuorumResponse, ANSWER_S)
         if answer.error_code or not answer.topics or not answer.topics[0].partitions:
-            return None
+            raise OSError(f"it answers DescribeQuorum with error {answer.error_code}")
         partition = answer.topics[0].partitions[0]
+        if partition.error_code not in (0, NOT_LEADER):
+            raise OSError(f"it answers DescribeQuorum with error {partition.error_code}")
         return None if partition.error_code or partition.leader_id != node else partition
 
     # --- the log -------------------------------------------------------------------------------------------

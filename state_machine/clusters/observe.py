@@ -325,7 +325,10 @@ def summed_up(
 ) -> Observation:
     """Put one look together, with what only the look before can tell.
 
-    A look that could not read ZooKeeper begins no stretch without a controller and ends none.
+    log: None where it was not looked at, because stock cannot lead yet.
+
+    A look that cannot tell whether there is a controller begins no time without controller and ends none. So `gaps` has
+    what was observed; a time that lies wholly between two such looks is not in it.
     """
     seen_log = LogObservation() if log is None else log
     observed = Observation(now, controllers, zookeeper, log=seen_log)
@@ -337,7 +340,8 @@ def summed_up(
     driver = None if observed.active is None else observed.active.driver
     window = None if driver is None else driver.window_ms
     had_controller = earlier.controlled_at is not None and earlier.controlled_at == earlier.at
-    has_controller = _has_controller(observed) or (had_controller and zookeeper.holder is Holder.UNKNOWN)
+    found = _has_controller(observed, with_log=log is not None)
+    has_controller = had_controller if found is None else found
     ended = has_controller and earlier.controlled_at is not None and earlier.controlled_at < earlier.at
     gap = round(now - earlier.controlled_at, 1) if ended and earlier.controlled_at is not None else None
     measured = window if window is not None and window != earlier.window_ms else None
@@ -379,16 +383,39 @@ def _first_config(inventory: ClusterInventory) -> NodeConfig:
     raise trouble
 
 
-def _has_controller(observed: Observation) -> bool:
-    """Somebody rules when the holder of `/controller` is known to live, and every broker knows of it."""
+def _has_controller(observed: Observation, *, with_log: bool) -> bool | None:
+    """Whether the holder of `/controller` lives and every broker knows of it. None: this look cannot tell.
+
+    Voters keep their ids when stock takes their place, so that `/controller` names one of ours while stock leads. A
+    driver of ours that leads says it itself. Without one, the log says it (`_is_led`). with_log: it was looked at.
+    Once the migration is finalized, ZooKeeper says nothing of who leads.
+    """
+    if observed.log.known and observed.log.migration == MigrationState.POST_MIGRATION.name:
+        return _is_led(observed.log)
     match observed.zookeeper.holder:
         case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
             return True
+        case Holder.NOBODY:
+            return False
+        case Holder.UNKNOWN:
+            return None
         case Holder.OURS:
             driver = observed.active.driver if observed.active is not None and observed.active.leads else None
-            return driver is not None and driver.without_controller_ms is None
-        case Holder.NOBODY | Holder.UNKNOWN:
-            return False
+            if driver is not None:
+                return driver.without_controller_ms is None
+            return _is_led(observed.log) if with_log else _none_leads(observed)
+
+
+def _is_led(log: LogObservation) -> bool | None:
+    """By ours or by stock. A voter that could not be asked may lead: then it is not known."""
+    if log.known and log.leader is not None:
+        return True
+    return False if log.no_leader else None
+
+
+def _none_leads(observed: Observation) -> bool | None:
+    """Before dual-write every voter is ours: of those that answer, none leads. Where none answers, it is not known."""
+    return False if observed.answering is not None else None
 
 
 class ZooKeeperEnsemble:

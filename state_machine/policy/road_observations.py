@@ -36,6 +36,8 @@ UNNAMED: Final = "operator"
 """Who requests something when a request names nobody: no person, where two persons are needed."""
 BROKERS: Final = "broker"
 CONTROLLERS: Final = "controller"
+SHORTEST_RESTART_S: Final = {BROKERS: 12.0, CONTROLLERS: 6.0}
+"""Of one restart without `settle_s`, in the laboratory (docs/performance.md, the road beside stock)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class WayBack:
     consent:  to exactly that loss; None: there is none. orders: orders for a ZooKeeper controller; None: not known.
     unforeseen: of `lost`, what nobody has consented to since the rollback was requested.
     seconds:  about how long one restart of a broker took on the way here; None before the first one.
-    controller_seconds: the same of a controller.
+    controller_seconds: the same of a controller. settle_s: as the service is configured; it is part of each restart.
     equal:    whether the last audit since every controller is ours again passed; None: there is none. said: its result.
     """
 
@@ -174,6 +176,7 @@ class WayBack:
     seconds: float | None = None
     controllers: tuple[int, ...] = ()
     controller_seconds: float | None = None
+    settle_s: float = 60.0
     unforeseen: tuple[str, ...] = ()
     equal: bool | None = None
     said: str = ""
@@ -181,12 +184,28 @@ class WayBack:
     @property
     def total_s(self) -> float | None:
         """Of all restarts; None when nothing is left, or how long one takes is not known."""
-        brokers, controllers = len(self.restarts) + len(self.again), len(self.controllers)
-        parts = [(brokers, self.seconds), (controllers, self.controller_seconds)]
-        known = [(count, each) for count, each in parts if count]
-        if not known or any(each is None for _, each in known):
+        known = self._restarts()
+        if not known or any(each is None for _, _, each in known):
             return None
-        return sum(count * (each or 0.0) for count, each in known)
+        return sum(count * (each or 0.0) for _, count, each in known)
+
+    @property
+    def least_s(self) -> float | None:
+        """At least so long, where no restart of some kind was measured yet: an assumption. None: nothing is left, or
+        `total_s` is known.
+        """
+        known = self._restarts()
+        if not known or self.total_s is not None:
+            return None
+        return sum(
+            count * (SHORTEST_RESTART_S[role] + self.settle_s if each is None else each) for role, count, each in known
+        )
+
+    def _restarts(self) -> list[tuple[str, int, float | None]]:
+        """What is left, by role: how many, and how long one took."""
+        brokers, controllers = len(self.restarts) + len(self.again), len(self.controllers)
+        parts = [(BROKERS, brokers, self.seconds), (CONTROLLERS, controllers, self.controller_seconds)]
+        return [each for each in parts if each[1]]
 
 
 @dataclass(frozen=True, slots=True)

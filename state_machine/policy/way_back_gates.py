@@ -241,9 +241,11 @@ def cost_of(back: WayBack) -> str:
     said = f"controllers {list(back.controllers)} are ours again, the active one last; " if back.controllers else ""
     said += f"brokers {list(back.restarts)} restart into ZooKeeper mode" if first else "no broker restarts"
     said += f"; afterwards brokers {list(back.again)} restart with their original file" if again else ""
-    took = back.total_s
-    moves = bool(first or back.controllers)
-    return said + (f"; about {took:.0f} s, by what restarts took before" if took and moves else "")
+    if not first and not back.controllers:
+        return said
+    if back.total_s:
+        return f"{said}; about {back.total_s:.0f} s, by what restarts took before"
+    return said if back.least_s is None else f"{said}; at least {back.least_s:.0f} s, by assumption: none was measured"
 
 
 def claim_is_gone(evidence: Evidence) -> Verdict:

@@ -22,7 +22,7 @@ from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.policy.phases import LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
 from state_machine.road import controllers_back
-from state_machine.road.documents import FILES, FilesDocument, document
+from state_machine.road.documents import FILES, LIMITS, FilesDocument, LimitsDocument, document
 from state_machine.store import Snapshot, reached
 from state_machine.tables import RoadNode
 
@@ -42,6 +42,7 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     status = None if look is None or look.active is None else look.active.status
     mirror = None if status is None else status.dual_write
     equal, said = _audited(snapshot)
+    limits = document(snapshot, LIMITS, LimitsDocument) or LimitsDocument()
     return WayBack(
         restarts=restarts,
         again=_as_found(snapshot),
@@ -52,6 +53,7 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
         seconds=_seconds(snapshot, (Roll.JOIN, Roll.KRAFT, Roll.BACK)),
         controllers=controllers_back.to_put_back(snapshot),
         controller_seconds=_seconds(snapshot, (Roll.STOCK, Roll.SOAK, Roll.OURS)),
+        settle_s=limits.settle_s,
         unforeseen=_unforeseen(snapshot, lost),
         equal=equal,
         said=said,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import msgspec
 import pytest
 
 from api.change.text import change_lines
-from api.change.views import as_html, as_json, plain, style_hash
+from api.change.views import as_html, as_json, plain, style_hash, takes
 from state_machine.change.document import SCHEMA, ChangeReport
 from state_machine.change.facts import read_facts
+from state_machine.change.plan import restarts_of
 from state_machine.change.report import change_report
+from state_machine.change.way_back_times import time_back
 from state_machine.policy.phases import Phase
 from state_machine.road.restart_evidence import restart_documents
 from tests.support.seeded_change import SECRET, SeededChange, Stage, seeded_change
@@ -62,6 +65,80 @@ def test_before_the_change_the_board_sees_each_restart_in_its_order_and_what_it_
     assert "FINALIZING" in found.back.last_moment
     assert [each.phase for each in found.back.phases if not each.possible] == [Phase.FINALIZING, Phase.COMPLETED]
     assert [(each.owner, each.holds) for each in found.waivers] == [("Grace", True), ("Grace", False)]
+
+
+def test_before_the_change_the_board_sees_how_long_going_back_takes_from_each_phase(tmp_path: Path) -> None:
+    """Three brokers, three controllers, `settle_s` 60 s; a broker at least 12 s, a controller at least 6 s."""
+    found = report(tmp_path, Stage.PLANNED)
+    takes = {each.phase: each.takes for each in found.back.phases}
+    assert [phase for phase, each in takes.items() if each is None] == [Phase.FINALIZING, Phase.COMPLETED]
+    counted = {phase: (each.restarts, each.low_s, each.high_s) for phase, each in takes.items() if each is not None}
+    assert counted[Phase.READY] == (0, 1.0, 10.0)
+    assert counted[Phase.COPY] == (0, 0.0, 60.0)
+    assert counted[Phase.DUAL_WRITE] == (0, 0.1, 30.0)
+    broker, controller = 60 + 900 + 300 + 7_200, 60 + 900 + 300  # settle_s, stop, start, in_sync
+    assert counted[Phase.ROLLING_BROKERS] == (6, 0.1 + 3 * 72, 30 + 6 * broker)  # original files: always
+    assert counted[Phase.REPLACING_CONTROLLERS] == (9, 0.1 + 6 * 72, 30 + 6 * broker + 3 * controller)
+    assert counted[Phase.SOAK] == (9, 0.1 + 6 * 72 + 3 * 66, 30 + 6 * broker + 3 * controller)
+    soak = takes[Phase.SOAK]
+    assert soak is not None
+    assert soak.what == (
+        "3 controllers restart (ours), 3 brokers restart (back), 3 brokers restart (original), and the rollback itself"
+    )
+    assert not soak.measured
+    assert "assumed for one restart" in soak.source
+    assert "waiting for people, maintenance windows and audits is not in it" in soak.source
+    assert found.back.now.takes == takes[Phase.BROKERS_JOINING]
+
+
+def test_brokers_that_keep_the_file_of_their_operator_restart_once_on_the_way_back(tmp_path: Path) -> None:
+    seeded = seeded_change(tmp_path, Stage.MIDDLE)
+    facts = read_facts(seeded.store, seeded.settings, seeded.id, seeded.now)
+    restarts = restarts_of(facts)
+    whole = time_back(facts, restarts, Phase.SOAK)
+    by_hand = [replace(each, checksum_after=each.checksum_before) if each.roll == "join" else each for each in restarts]
+    once = time_back(facts, by_hand, Phase.SOAK)
+    seeded.store.close()
+    assert whole is not None
+    assert once is not None
+    assert (whole.restarts, once.restarts) == (9, 6)
+    assert whole.low_s > once.low_s
+    assert whole.high_s > once.high_s
+
+
+def test_going_back_now_takes_what_the_nodes_that_are_left_took_before(tmp_path: Path) -> None:
+    """Two of three brokers are in KRaft mode, one failed on its way; no controller was replaced."""
+    found = report(tmp_path, Stage.MIDDLE)
+    now = found.back.now.takes
+    assert now is not None
+    assert now.what == "3 brokers restart (back), 3 brokers restart (original), and the rollback itself"
+    assert now.measured
+    assert 6 * 30 < now.low_s <= now.high_s < 30 + 6 * 40
+    (soak,) = (each.takes for each in found.back.phases if each.phase == Phase.SOAK)
+    assert soak is not None
+    assert not soak.measured, "no controller was restarted yet"
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_the_time_of_going_back_is_on_the_page_and_in_the_text(tmp_path: Path, stage: Stage) -> None:
+    document = as_json(report(tmp_path, stage))
+    (soak,) = (each for each in document["back"]["phases"] if each["phase"] == Phase.SOAK)
+    shown = takes(soak)
+    assert " to " in shown
+    page = as_html(document)
+    assert f"<th>going back from there takes</th><td>{shown} " in page
+    assert f'<td class="n">{shown}</td>' in page
+    lines = change_lines(document)
+    assert f"going back  from SOAK, at any moment in it: {shown}, {soak['takes']['what']}" in lines
+
+
+def test_a_report_of_an_earlier_release_has_no_time_of_going_back_and_is_shown(tmp_path: Path) -> None:
+    document = as_json(report(tmp_path, Stage.PLANNED))
+    for each in (document["back"]["now"], *document["back"]["phases"]):
+        del each["takes"]
+    assert "<th>going back from there takes</th><td>- " in as_html(document)
+    assert not any("at any moment in it" in line for line in change_lines(document))
+    assert msgspec.convert(document, ChangeReport).back.now.takes is None
 
 
 def test_in_the_middle_what_was_measured_takes_the_place_of_what_was_assumed(tmp_path: Path) -> None:

@@ -13,19 +13,26 @@ import httpx
 import msgspec
 import pytest
 
+from api.views import without_controller_s
 from migrator.control_api.control_file import CONTROL_FILE
 from migrator.control_api.operations import DriverOperation
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
+from migrator.node.config.properties import VoterAddress
 from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
-from migrator.wire.messages.raft import DescribeQuorumPartitionResult, QuorumReplicaState
+from migrator.wire.messages.raft import (
+    DescribeQuorumPartitionResult,
+    DescribeQuorumResponse,
+    DescribeQuorumTopicResult,
+    QuorumReplicaState,
+)
 from migrator.zk import paths
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters import log_observer
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
+from state_machine.clusters.log_observer import LogBroker, LogObservation, LogObserver, LogVoter
 from state_machine.clusters.observe import (
     GAPS_KEPT,
     ControllerObservation,
@@ -112,6 +119,131 @@ def test_looks_that_could_not_read_zookeeper_are_no_gap() -> None:
     fourth = summed_up(33.0, (), nobody, summed_up(32.5, (), blind, third))
     fifth = summed_up(35.0, (), BROKER_RULES, summed_up(34.0, (), blind, fourth))
     assert fifth.gap_s == 2.5
+
+
+def led(now: float, by: int = 3001, migration: str = "MIGRATION") -> LogObservation:
+    return LogObservation(now, problem="", leader=by, epoch=7, migration=migration)
+
+
+def electing(now: float) -> LogObservation:
+    return LogObservation(now, "3000: refused; 3001 does not lead; 3002 does not lead", no_leader=True)
+
+
+def not_read(now: float) -> LogObservation:
+    return LogObservation(now, "the quorum did not answer within 4 s")
+
+
+SILENT = (ControllerObservation(3000, problem="stock runs in its place"),)
+
+
+def test_stock_that_leads_is_a_controller_although_no_driver_of_ours_answers() -> None:
+    """All the time under stock was reported as "without controller 118 s"."""
+    look = summed_up(10.0, (a_driver(),), OURS_IS_CONTROLLER, None, led(10.0, by=3000))
+    look = summed_up(11.0, SILENT, OURS_IS_CONTROLLER, look, electing(11.0))  # ours ends, to be replaced
+    assert (look.controlled_at, without_controller_s(look, 11.5)) == (10.0, 1.5)
+    for now in (12.5, 60.0, 130.0):
+        look = summed_up(now, SILENT, OURS_IS_CONTROLLER, look, led(now))
+        assert (look.controlled_at, without_controller_s(look, now + 1)) == (now, 0.0)
+    assert look.gaps == (Gap(12.5, 2.5),)
+
+
+def test_an_election_of_stock_is_a_time_without_controller() -> None:
+    look = summed_up(10.0, SILENT, OURS_IS_CONTROLLER, None, led(10.0))
+    look = summed_up(11.0, SILENT, OURS_IS_CONTROLLER, look, electing(11.0))
+    look = summed_up(11.5, SILENT, OURS_IS_CONTROLLER, look, led(11.5, by=3002))
+    assert look.gaps == (Gap(11.5, 1.5),)
+
+
+def test_a_look_that_does_not_know_who_leads_begins_no_time_without_controller_and_ends_none() -> None:
+    look = summed_up(10.0, SILENT, OURS_IS_CONTROLLER, None, not_read(10.0))
+    assert look.controlled_at is None, "nothing is known yet"
+    look = summed_up(20.0, SILENT, OURS_IS_CONTROLLER, look, led(20.0))
+    for now in (30.0, 40.0):
+        look = summed_up(now, SILENT, OURS_IS_CONTROLLER, look, not_read(now))
+        assert without_controller_s(look, now) == 0.0
+    look = summed_up(50.0, SILENT, OURS_IS_CONTROLLER, look, led(50.0))
+    assert look.gaps == ()
+    look = summed_up(51.0, SILENT, OURS_IS_CONTROLLER, look, electing(51.0))
+    look = summed_up(52.0, SILENT, OURS_IS_CONTROLLER, look, not_read(52.0))
+    assert without_controller_s(look, 52.0) == 2.0
+    look = summed_up(53.0, SILENT, OURS_IS_CONTROLLER, look, led(53.0))
+    assert look.gaps == (Gap(53.0, 3.0),)
+
+
+def test_on_the_way_back_only_the_changes_of_the_controller_are_without_one() -> None:
+    """Stock, ours in its place, then a broker in ZooKeeper mode."""
+    nobody = ZooKeeperObservation(Holder.NOBODY)
+    look = summed_up(10.0, SILENT, OURS_IS_CONTROLLER, None, led(10.0))
+    look = summed_up(11.0, SILENT, OURS_IS_CONTROLLER, look, electing(11.0))
+    look = summed_up(11.5, (a_voter(3000, leader=None),), OURS_IS_CONTROLLER, look, electing(11.5))
+    look = summed_up(12.0, (a_driver(),), OURS_IS_CONTROLLER, look, led(12.0, by=3000))
+    look = summed_up(60.0, (a_driver(),), OURS_IS_CONTROLLER, look, led(60.0, by=3000))
+    look = summed_up(60.5, (a_voter(3000, leader=None, state="RETIRED"),), nobody, look, electing(60.5))
+    look = summed_up(61.0, (a_voter(3000, leader=None, state="RETIRED"),), BROKER_RULES, look)
+    look = summed_up(900.0, (), BROKER_RULES, look)
+    assert look.gaps == (Gap(12.0, 2.0), Gap(61.0, 1.0))
+
+
+def test_at_a_takeover_the_driver_says_it_whoever_leads_the_log() -> None:
+    first = summed_up(10.0, (), BROKER_RULES, None)
+    second = summed_up(11.0, (a_driver(without_ms=300),), OURS_IS_CONTROLLER, first, led(11.0, by=3000))
+    assert second.controlled_at == 10.0
+
+
+@pytest.mark.parametrize("holder", list(Holder))
+def test_once_it_is_finalized_zookeeper_does_not_say_who_is_controller(holder: Holder) -> None:
+    """Its znodes are removed, or it is switched off."""
+    look = summed_up(10.0, SILENT, OURS_IS_CONTROLLER, None, led(10.0))
+    for now in (20.0, 30.0):
+        look = summed_up(now, (), ZooKeeperObservation(holder), look, led(now, migration="POST_MIGRATION"))
+    assert (look.controlled_at, look.gaps) == (30.0, ())
+
+
+def test_a_migration_that_is_over_does_not_count_what_the_next_one_claims() -> None:
+    """The controllers of the next one have the same ids, and what answers is not looked at."""
+    look = summed_up(10.0, (), BROKER_RULES, None)
+    look = summed_up(20.0, SILENT, OURS_IS_CONTROLLER, look)
+    assert without_controller_s(look, 25.0) == 0.0
+
+
+class Voter:
+    """What a voter says when it is asked who leads: a partition, an error of the whole answer, or no answer."""
+
+    def __init__(self, says: DescribeQuorumPartitionResult | int | Exception) -> None:
+        self._says = says
+
+    async def ask(self, *_: object) -> DescribeQuorumResponse:
+        if isinstance(self._says, Exception):
+            raise self._says
+        if isinstance(self._says, int):
+            return DescribeQuorumResponse(error_code=self._says)
+        return DescribeQuorumResponse(topics=(DescribeQuorumTopicResult("__cluster_metadata", (self._says,)),))
+
+
+FOLLOWS = DescribeQuorumPartitionResult(error_code=6)
+REFUSED = ConnectionRefusedError(111, "Connect call failed")
+
+
+@pytest.mark.parametrize(
+    ("says", "no_leader"),
+    [
+        ((FOLLOWS, FOLLOWS, FOLLOWS), True),
+        ((REFUSED, FOLLOWS, FOLLOWS), True),
+        ((REFUSED, REFUSED, REFUSED), True),
+        ((TimeoutError(), FOLLOWS, FOLLOWS), False),
+        ((OSError("no route to host"), FOLLOWS, FOLLOWS), False),
+        ((31, FOLLOWS, FOLLOWS), False),
+        ((DescribeQuorumPartitionResult(error_code=31), FOLLOWS, FOLLOWS), False),
+    ],
+    ids=["all follow", "one is down", "all are down", "one hangs", "one is not reached", "refused", "refused there"],
+)
+def test_no_voter_leads_only_if_each_one_says_so_or_does_not_listen(says: tuple[Any, ...], no_leader: bool) -> None:
+    """One that cannot be asked may lead: the log is then not known."""
+    observer = LogObserver([VoterAddress(3000 + at, "127.0.0.1", 9) for at in range(3)], None)
+    connections: Any = {3000 + at: Voter(each) for at, each in enumerate(says)}
+    observer._connections = connections
+    found = asyncio.run(observer.look(10.0))
+    assert (found.known, found.leader, found.no_leader) == (False, None, no_leader)
 
 
 def test_replicas_lack_since_no_broker_was_missing_and_all_of_it_was_read() -> None:

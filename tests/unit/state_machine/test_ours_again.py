@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from api.client import back_lines
-from api.views import migration_view
+from api.views import migration_view, way_back_view
 from migrator.findings.finding import FindingError
 from state_machine.change.facts import read_facts
 from state_machine.change.report import change_report
@@ -27,7 +27,7 @@ from state_machine.policy.road_observations import (
     WayBack,
 )
 from state_machine.policy.undo import undo_of
-from state_machine.policy.way_back_gates import controllers_may_return, ours_lead_again
+from state_machine.policy.way_back_gates import controllers_may_return, cost_of, ours_lead_again
 from state_machine.road import controllers_back
 from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 from tests.unit.state_machine.test_road_gates import closed, codes, evidence, voters
@@ -317,6 +317,7 @@ def test_cost_and_readiness_are_told_before(world: UnderStock) -> None:
     asyncio.run(story())
     view = migration_view(world.store, world.id, world.clock()).model_dump()
     assert (view["road"]["back"]["possible"], view["road"]["back"]["controllers"]) == (True, list(NODES))
+    assert view["without_controller_s"] == 0.0, "stock leads, which has no driver that says so"
     (line,) = back_lines(view["road"]["back"])
     said = (
         "rollback  possible; controllers [3000, 3001, 3002] are ours again, restarts [0, 1, 2], with original files []"
@@ -340,6 +341,22 @@ def ready(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
     """A rollback from SOAK is possible."""
     back = WayBack(restarts=BROKERS, controllers=NODES)
     return evidence({"back": back, **(road or {})}, controllers=NODES, driver_state=None, **changes)
+
+
+def test_what_was_not_measured_is_named_as_an_assumption() -> None:
+    """Brokers took 30 s each; no controller was restarted yet."""
+    back = WayBack(restarts=BROKERS, controllers=NODES, seconds=30.0, settle_s=10.0)
+    assert (back.total_s, back.least_s) == (None, 3 * 30 + 3 * (6 + 10))
+    assert cost_of(back).endswith("; at least 138 s, by assumption: none was measured")
+    view = way_back_view(Phase.SOAK, back, ready({"back": back}))
+    assert view is not None
+    (line,) = back_lines(view.model_dump())
+    assert ", at least 138 s by assumption, because none was measured; lost: " in line
+    measured = replace(back, controller_seconds=8.0)
+    assert (measured.total_s, measured.least_s) == (114.0, None)
+    assert cost_of(measured).endswith("; about 114 s, by what restarts took before")
+    nothing_left = WayBack()
+    assert (nothing_left.total_s, nothing_left.least_s) == (None, None)
 
 
 def test_the_gate_of_the_rollback_under_stock_opens_when_every_condition_is_true() -> None:
