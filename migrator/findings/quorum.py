@@ -121,6 +121,17 @@ CONFIG_VALUE_NOT_FOUND = Finding(
     cases=("F-21",),
 )
 
+CONFIG_HELPER_NOT_USABLE = Finding(
+    code="Z2K-3024",
+    says="{file}: {key}={value} cannot be used: {reason}.",
+    means="This executable has the values of a config provider. It may not be run, or it did not answer as "
+    "docs/drop-in.md says. The controller does not start. Nothing was changed.",
+    remedy="Name an executable by its absolute path. It, its directory and the properties file belong to root or to "
+    "the user of the controller, and nobody else may write them. If it was run, run it by hand as that user; the "
+    "runbook says how.",
+    cases=("F-21",),
+)
+
 UNKNOWN_RELEASE = Finding(
     code="Z2K-3016",
     says="{release} is not a release with a known metadata.version (known: {known}).",

@@ -1,7 +1,7 @@
 """The `exec` actuator: commands of a template, on or for one node.
 
 In:   a node's values, its template. Out: see actuator.py.
-Elsewhere: where templates come from (templates.py), bounds of a command (commands.py).
+Elsewhere: where templates come from (templates.py), bounds of a command (commands/bounded.py).
 Errors: Z2K-7021 to 7024. What a command printed is in no message, only the end of what it said on standard error.
 Rules: content goes through standard input, never through arguments. Exit code 66 of `read` and `list` means that there
 is no such file. `stop` ends when the host's status says stopped, since an exit code only says that somebody was asked.
@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from migrator.commands.bounded import CommandFailed, CommandTooLoud, CommandTooSlow, Output, run_command
 from migrator.findings.finding import FindingError
 from migrator.findings.fleet import ACT_FAILED, ACT_TOO_MUCH_OUTPUT, ACT_TOO_SLOW, FILE_ABSENT, TEMPLATE_REFUSED
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
-from migrator.fleet.commands import CommandFailed, CommandTooLoud, CommandTooSlow, Output, run_command
 from migrator.fleet.templates import ABSENT, ACT_LIMIT_S, LIMITS_S, Template, words_of_act
 
 KIND: Final = "exec"

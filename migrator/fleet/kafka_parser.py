@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from migrator.commands.bounded import CommandFailed, run_command
 from migrator.findings.fleet import KAFKA_REFUSES_FILE
-from migrator.fleet.commands import CommandFailed, run_command
 from migrator.fleet.properties_file import HIDDEN, Document
 from migrator.model.hidden_keys import is_hidden
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from migrator.commands.bounded import CommandFailed, run_command
 from migrator.findings.finding import words_of
 from migrator.findings.fleet import SECRET_NOT_RESOLVED
-from migrator.fleet.commands import CommandFailed, run_command
 
 REFERENCE: Final = re.compile(r"(file:/[^\x00-\x1f]+|exec:/[^\x00-\x1f]+|systemd:[A-Za-z0-9_.\-]+)\Z")
 """Absolute paths only: what the service's working directory is must not decide which file is read."""

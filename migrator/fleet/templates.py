@@ -2,7 +2,7 @@
 
 In:   a YAML file below the directory of templates.
 Out:  a `Template`; `words_of_act` fills in the values of one node.
-Elsewhere: running the commands (commands.py, exec_actuator.py). Examples: docker/actuators/.
+Elsewhere: running the commands (commands/bounded.py, exec_actuator.py). Examples: docker/actuators/.
 Errors: Z2K-7020: another owner, writable for others, outside the directory, or not of this form.
 Rules: no shell, unless a template names one. `{name}` becomes a value of the node, `{name:q}` the same quoted for
 a shell (ssh gives its words to one). A value is always a part of one word, so it never becomes another option.
@@ -20,6 +20,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from migrator.commands.ownership import why_foreign
 from migrator.findings.finding import words_of
 from migrator.findings.fleet import TEMPLATE_REFUSED
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
@@ -108,10 +109,8 @@ def _owned(file: Path, directory: Path) -> bytes:
 
 
 def _refuse_foreign(found: os.stat_result, name: str) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
-        raise ValueError(f"{name} belongs to user {found.st_uid}, not to the user of this service")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ValueError(f"users other than its owner may write {name} (mode {stat.S_IMODE(found.st_mode):04o})")
+    if reason := why_foreign(found, name):
+        raise ValueError(reason)
 
 
 def _check(template: Template) -> None:

@@ -20,6 +20,7 @@ from typing import Final, NoReturn
 
 import javaproperties
 
+from migrator.commands.ownership import why_foreign
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, AuthorizerRules, TokenRules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.checks.settings import ControllerFileSettings
@@ -29,6 +30,7 @@ from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config.encoder_config import read_encoder
+from migrator.node.config.helpers import helped
 from migrator.node.config.providers import resolve
 from migrator.node.log.log_store import SEGMENT_MS
 from migrator.node.transport.security import (
@@ -180,21 +182,29 @@ def controller_settings(config: NodeConfig) -> ControllerFileSettings:
 def read_config(path: Path) -> NodeConfig:
     """Read and check a file. Raises Z2K-3017 when it cannot be read, Z2K-3010 or Z2K-3011 naming file and key."""
     try:
-        text = path.read_bytes().decode("latin-1")  # as Java reads properties
+        with path.open("rb") as opened:
+            foreign = why_foreign(os.fstat(opened.fileno()), str(path))
+            text = opened.read().decode("latin-1")  # as Java reads properties
     except OSError as error:
         raise CONFIG_UNREADABLE.error(file=str(path), reason=error.strerror or words_of(error)) from error
-    return parse_config(text, str(path))
+    return parse_config(text, str(path), foreign=foreign)
 
 
 def parse_config(
-    text: str, file: str = "controller.properties", environment: Mapping[str, str] = os.environ
+    text: str,
+    file: str = "controller.properties",
+    environment: Mapping[str, str] = os.environ,
+    foreign: str | None = None,
 ) -> NodeConfig:
-    """environment: for what the file takes from variables, and for TLS to ZooKeeper as KAFKA_OPTS says."""
+    """environment: for what the file takes from variables, and for TLS to ZooKeeper as KAFKA_OPTS says.
+
+    foreign: why others than the operator may have written the file; it then names no executables.
+    """
     try:
         written = javaproperties.loads(text)
     except ValueError as error:  # an escape that Java does not read either
         raise CONFIG_UNREADABLE.error(file=file, reason=words_of(error)) from error
-    resolved = resolve(file, written, environment)
+    resolved = resolve(file, written, environment, foreign)
     given = {key: value.strip() for key, value in resolved.values.items()}
     return _Parser(file, given, resolved.provided, environment).config()
 
@@ -580,4 +590,6 @@ def is_known(key: str) -> bool:
     """Whether Kafka 3.9 or we have a key of this name; a misspelt `zk2kraft.` key is unknown."""
     if key.startswith(f"{CONTROL_PREFIX}ssl."):
         return key.removeprefix(CONTROL_PREFIX) in TLS_KEYS
-    return key in _OURS or (not key.startswith("zk2kraft.") and key.startswith(_KAFKA_FAMILIES))
+    if key.startswith("zk2kraft."):
+        return key in _OURS or helped(key) is not None
+    return key.startswith(_KAFKA_FAMILIES)

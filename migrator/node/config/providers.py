@@ -2,9 +2,10 @@
 
 In:   the keys of a file as they stand there, the environment.
 Out:  `Resolved`: the values, and the keys whose values came from a provider: those count as secret, whatever they are.
-Elsewhere: files of brokers, in which placeholders stay as they are (fleet/render.py).
-Errors: Z2K-3010 for a provider that is not run here, Z2K-3023 for a value that a provider does not have. Neither has a
-value in it.
+Elsewhere: files of brokers, in which placeholders stay as they are (fleet/render.py); executables of the operator for
+other providers (helpers.py).
+Errors: Z2K-3010 for a provider that is not run here, Z2K-3023 for a value that a provider does not have, Z2K-3024 for a
+helper. None has a value in it.
 Rules: as in Kafka, each value is looked through once, and what a provider gives is not looked through again. Stock
 leaves a placeholder that cannot be resolved in the value, as text; such a controller would run with it as a password.
 Here it ends the start, also when its provider is not in the list. A file without `config.providers` is taken as it
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,10 +26,12 @@ from typing import Final
 import javaproperties
 
 from migrator.findings.finding import FindingError, words_of
-from migrator.findings.quorum import CONFIG_NOT_HONOURED, CONFIG_VALUE_NOT_FOUND
+from migrator.findings.quorum import CONFIG_HELPER_NOT_USABLE, CONFIG_NOT_HONOURED, CONFIG_VALUE_NOT_FOUND
+from migrator.node.config.helpers import Helper, find_helper, helped, helper_key
 
 LIST: Final = "config.providers"
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
+_RUN_HERE: Final = ("FileConfigProvider", "DirectoryConfigProvider", "EnvVarConfigProvider")
 PLACEHOLDER: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 VALUE_BYTES_MAX: Final = 1 << 20
 """The largest file that a provider reads: of passwords and certificates a hundred times too large."""
@@ -48,19 +51,28 @@ Provider = Callable[[str, str], str]
 """Path and name to the value. Raises `_NotFound`."""
 
 
-def resolve(file: str, given: Mapping[str, str], environment: Mapping[str, str]) -> Resolved:
-    """file: the name of the properties file, for messages. given: its keys, values untrimmed or not."""
-    providers = _Providers(file, given, environment).named()
+def resolve(
+    file: str, given: Mapping[str, str], environment: Mapping[str, str], foreign: str | None = None
+) -> Resolved:
+    """file: the name of the properties file, for messages. given: its keys, values untrimmed or not.
+
+    foreign: why others than the operator may have written the file, so that it names no executables.
+    """
+    providers = _Providers(file, given, environment, foreign).named()
     if not providers:
         return Resolved(dict(given))
     values, provided = dict(given), set()
-    for key, value in given.items():
-        if key == LIST or key.startswith(f"{LIST}."):
-            continue
-        if PLACEHOLDER.search(value):
-            values[key] = PLACEHOLDER.sub(lambda found, key=key: _value(file, key, found, providers), value)  # type: ignore[misc]
-            provided.add(key)
+    for key, value in _with_placeholders(given):
+        values[key] = PLACEHOLDER.sub(lambda found, key=key: _value(file, key, found, providers), value)  # type: ignore[misc]
+        provided.add(key)
     return Resolved(values, frozenset(provided))
+
+
+def _with_placeholders(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The keys of the providers themselves are taken as they stand."""
+    for key, value in given.items():
+        if key != LIST and not key.startswith(f"{LIST}.") and helped(key) is None and PLACEHOLDER.search(value):
+            yield key, value
 
 
 def _value(file: str, key: str, found: re.Match[str], providers: Mapping[str, Provider]) -> str:
@@ -76,13 +88,19 @@ def _value(file: str, key: str, found: re.Match[str], providers: Mapping[str, Pr
 class _Providers:
     """The providers of a file under the names that it gives them."""
 
-    def __init__(self, file: str, given: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, file: str, given: Mapping[str, str], environment: Mapping[str, str], foreign: str | None
+    ) -> None:
         self._file = file
         self._given = given
         self._environment = environment
+        self._foreign = foreign
 
     def named(self) -> dict[str, Provider]:
         names = [each.strip() for each in self._given.get(LIST, "").split(",") if each.strip()]
+        for key in self._given:
+            if (name := helped(key)) is not None and name not in names:
+                raise self._no_helper(key, f"{LIST} does not name {name}")
         return {name: self._provider(name) for name in names}
 
     def _provider(self, name: str) -> Provider:
@@ -90,15 +108,32 @@ class _Providers:
         written = self._given.get(key, "").strip()
         if not written:
             raise self._refused(LIST, f"{key} is missing, which says what {name} is")
-        match written.removeprefix(_PACKAGE) if written.startswith(_PACKAGE) else "":
+        kind = written.removeprefix(_PACKAGE) if written.startswith(_PACKAGE) else ""
+        if (helper := helper_key(name)) in self._given:
+            if kind in _RUN_HERE:
+                raise self._no_helper(helper, f"{key} is {kind}, which needs none")
+            return self._helper(name)
+        match kind:
             case "FileConfigProvider":
                 return _Files(self._allowed(name)).property
             case "DirectoryConfigProvider":
                 return _Files(self._allowed(name)).whole
             case "EnvVarConfigProvider":
                 return _Variables(self._environment, self._pattern(name)).value
-        known = ", ".join(f"{each}ConfigProvider" for each in ("File", "Directory", "EnvVar"))
-        raise self._refused(key, f"it is Java and not run here; put the values into a file for one of {known}")
+        known = ", ".join(_RUN_HERE)
+        raise self._refused(
+            key, f"it is Java and not run here; put the values into a file for one of {known}, or set {helper}"
+        )
+
+    def _helper(self, name: str) -> Provider:
+        """It is run once for each path, as Kafka calls a provider."""
+        keys: dict[str, dict[str, None]] = {}
+        for _, value in _with_placeholders(self._given):
+            for found in PLACEHOLDER.finditer(value):
+                if found[1] == name:
+                    keys.setdefault(found[3] or "", {})[found[4]] = None
+        helper = find_helper(self._file, name, self._given, self._environment, self._foreign)
+        return _Helped(helper, keys).value
 
     def _allowed(self, name: str) -> tuple[Path, ...] | None:
         key = f"{LIST}.{name}.param.allowed.paths"
@@ -114,6 +149,10 @@ class _Providers:
             return re.compile(self._given.get(key, "").strip())
         except re.error:
             raise self._refused(key, "it is no regular expression") from None
+
+    def _no_helper(self, key: str, reason: str) -> FindingError:
+        value = self._given[key].strip()
+        return CONFIG_HELPER_NOT_USABLE.error(file=self._file, key=key, value=value, reason=reason)
 
     def _refused(self, key: str, reason: str) -> FindingError:
         value = self._given.get(key, "")
@@ -172,6 +211,22 @@ class _Variables:
         if not self.pattern.search(name):
             raise _NotFound(f"allowlist.pattern does not fit {name}")
         return self.environment[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Helped:
+    """keys: of each path, those that placeholders name, in their order."""
+
+    helper: Helper
+    keys: Mapping[str, Mapping[str, None]]
+    answers: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+
+    def value(self, path: str, name: str) -> str:
+        if path not in self.answers:
+            self.answers[path] = self.helper.values(path, self.keys[path])
+        if name not in self.answers[path]:
+            raise _NotFound(f"the answer of {self.helper.executable} for {path or 'no path'} has no key {name}")
+        return self.answers[path][name]
 
 
 def _normal(path: Path) -> Path:

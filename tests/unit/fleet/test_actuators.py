@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from migrator.commands.bounded import run_command
 from migrator.findings.finding import FindingError
 from migrator.fleet.actuator import Instruction, ProcessState
 from migrator.fleet.actuators import actuator_for
 from migrator.fleet.by_others import ByOthers
-from migrator.fleet.commands import run_command
 from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.files import Present, Written, write_file
 from migrator.fleet.inventory import parse_inventory

@@ -109,6 +109,30 @@ def test_placeholders_of_config_providers_stay_as_they_are_in_every_file() -> No
         assert providers in each.content
 
 
+def test_a_config_provider_with_a_helper_stays_and_its_key_goes_where_all_of_our_keys_go() -> None:
+    """Only a stock controller's file loses it. Brokers' files keep it as any key that no rule names."""
+    provider = (
+        b"config.providers=vault\nconfig.providers.vault.class=com.example.VaultConfigProvider\n"
+        b"config.providers.vault.param.addr=https://vault:8200\n"
+    )
+    ours = b"zk2kraft.config.providers.vault.exec=/usr/local/bin/kafka-vault\nzk2kraft.gates=pause\n"
+    placeholder = b"ssl.keystore.password : ${vault:secret/kafka:ssl}\n"
+    extra = provider + ours + placeholder
+    before = migration(BROKER + extra).require()
+    forward = kraft(before.content).require()
+    back = render("broker", forward.document, FileKind.BACK, WANTED, before.document).require()
+    original = render("broker", before.document, FileKind.ORIGINAL, WANTED, a_file(BROKER + extra)).require()
+    for each in (before, forward, back, original):
+        assert extra in each.content
+    controller = a_file(OURS.replace(b"zk2kraft.gates=pause\n", b"") + extra)
+    stock = render("controller", controller, FileKind.STOCK, OF_CONTROLLER).require()
+    finalized = render("controller", stock.document, FileKind.FINALIZED, OF_CONTROLLER).require()
+    for each in (stock, finalized):
+        assert provider + placeholder in each.content
+        assert b"zk2kraft." not in each.content
+    assert render("controller", stock.document, FileKind.BACK, OF_CONTROLLER, controller).content == controller.content
+
+
 def test_the_way_back_is_the_migration_file_with_what_somebody_changed_since() -> None:
     before = migration().document
     forward = kraft(before.content)

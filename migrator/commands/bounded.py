@@ -27,11 +27,12 @@ CHUNK: Final = 65_536
 
 
 class CommandFailed(Exception):
-    """It could not be started, or ended with another exit code than 0. stderr: the end of what it said."""
+    """It could not be started, or ended with another exit code than 0. errors: the end of its standard error."""
 
-    def __init__(self, reason: str, exit_code: int | None = None) -> None:
+    def __init__(self, reason: str, exit_code: int | None = None, errors: str = "") -> None:
         super().__init__(reason)
         self.exit_code = exit_code
+        self.errors = errors
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -62,12 +63,13 @@ def run_command(
     output_bytes_max: int,
     environment: Mapping[str, str] | None = None,
     accepted: Collection[int] = (0,),
+    passed: Collection[str] = PASSED,
 ) -> Output:
-    """accepted: exit codes that are no failure.
+    """accepted: exit codes that are no failure. passed: variables of this process that it gets, beside `environment`.
 
     Raises `CommandFailed`, `CommandTooSlow`, `CommandTooLoud`; their texts have nothing of its standard output.
     """
-    own = {name: os.environ[name] for name in PASSED if name in os.environ}
+    own = {name: os.environ[name] for name in passed if name in os.environ}
     try:
         process = subprocess.Popen(
             list(words),
@@ -86,10 +88,12 @@ def run_command(
         except BaseException:
             _end(process)
             raise
-    said = " ".join(stderr.decode(errors="replace").split())[-500:]
+    errors = stderr.decode(errors="replace")
+    said = " ".join(errors.split())[-500:]
     if process.returncode not in accepted:
-        raise CommandFailed(f"exit code {process.returncode}{': ' if said else ''}{said}", process.returncode)
-    return Output(stdout, said, stderr.decode(errors="replace"))
+        reason = f"exit code {process.returncode}{': ' if said else ''}{said}"
+        raise CommandFailed(reason, process.returncode, errors)
+    return Output(stdout, said, errors)
 
 
 class _Streams:
