@@ -334,6 +334,7 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     lines += [divergence_line(view["dual_write"])] if view["dual_write"] else []
     lines += [audit_line(view["audit_schedule"], now)] if view["audit_schedule"] else []
     lines += road_lines(view["road"]) if view["road"] else []
+    lines += [f"end of ZooKeeper  {end['says']}"] if (end := view.get("zookeeper_end")) else []
     lines += [line for group in view["finding_groups"] for line in group_lines(group)]
     lines += [f"observed  {span(now - view['observed_at'])} ago"] if view["observed_at"] else ["observed  not yet"]
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]

@@ -457,6 +457,19 @@ class RoadView(BaseModel):
     waivers: list[WaiverView] = Field(description="accepted exceptions of the inventory")
 
 
+class ZooKeeperEndView(BaseModel):
+    """ZooKeeper after COMPLETED, as the service reaches it from its host with its login."""
+
+    says: str = Field(description="all of this in words")
+    reachable: bool | None = Field(description="whether it answers; none while that is not known")
+    problem: str = Field(description="how it does not answer; empty while it does")
+    observed_at: float = Field(description="when it was observed last; once a minute")
+    unreachable_since: float | None = Field(description="the first observation of those since when it never answered")
+    unobserved_s: float = Field(description="seconds since then in which the service did not run; they do not count")
+    kept_days: float = Field(description="`zookeeper_kept_days`")
+    may_delete_from: float | None = Field(description="from when its data may be deleted")
+
+
 class MigrationView(BaseModel):
     """Everything about one migration; the page shows this object, and nothing else."""
 
@@ -490,6 +503,9 @@ class MigrationView(BaseModel):
     operations: list[OperationView] = Field(description="operations, newest first")
     backups: list[str] = Field(description="ZooKeeper exports taken before a claim")
     road: RoadView | None = Field(description="the way from dual-write to the end; none before dual-write")
+    zookeeper_end: ZooKeeperEndView | None = Field(
+        default=None, description="whether ZooKeeper is still reachable; none before COMPLETED"
+    )
     zookeeper: str = Field(description="connect string")
     bootstrap_servers: str = Field(description="addresses of brokers")
     audit_engine: str = Field(description="engine of its rehearsals")

@@ -38,6 +38,7 @@ from api.models import (
     VerdictView,
     WaiverView,
     WayBackView,
+    ZooKeeperEndView,
 )
 from migrator.findings.finding import Occurrence
 from migrator.model.values import MigrationState
@@ -64,6 +65,8 @@ from state_machine.policy.phases import (
 from state_machine.policy.road_conditions import APPROVAL_S
 from state_machine.policy.road_observations import Roll, WayBack
 from state_machine.policy.undo import is_irreversible, readiness, undo_of
+from state_machine.road.documents import ZOOKEEPER_END, ZooKeeperEndDocument, document
+from state_machine.road.zookeeper_end import end_text
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
 
@@ -138,6 +141,7 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         operations=[operation_view(each) for each in store.operations(migration_id, OPERATIONS_SHOWN)],
         backups=[each.file for each in backups(store, migration_id)],
         road=road_view(snapshot, observed, now),
+        zookeeper_end=zookeeper_end_view(snapshot),
         zookeeper=snapshot.inventory.zookeeper,
         bootstrap_servers=snapshot.inventory.bootstrap_servers,
         audit_engine=snapshot.inventory.audit_engine,
@@ -424,6 +428,22 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
             WaiverView(what=each.what, node_id=each.node, owner=each.owner, reason=each.reason, end=each.end)
             for each in road.waivers
         ],
+    )
+
+
+def zookeeper_end_view(snapshot: Snapshot) -> ZooKeeperEndView | None:
+    found = document(snapshot, ZOOKEEPER_END, ZooKeeperEndDocument)
+    if found is None or snapshot.phase is not Phase.COMPLETED:
+        return None
+    return ZooKeeperEndView(
+        says=end_text(found, snapshot.inventory.zookeeper),
+        reachable=found.reachable,
+        problem=found.problem,
+        observed_at=found.at,
+        unreachable_since=found.unreachable_since,
+        unobserved_s=round(found.unobserved_s, 1),
+        kept_days=found.kept_days,
+        may_delete_from=found.may_delete_from,
     )
 
 

@@ -41,6 +41,7 @@ from state_machine.policy.rivals import Rival
 from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.way_back_gates import is_only_not_audited, ours_lead_again
+from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
@@ -72,8 +73,10 @@ class Acts:
         road: RoadActs,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
+        znodes: OwnZnodes | None = None,
     ) -> None:
         self._road = road
+        self._znodes = znodes
         self._store = store
         self._control = control
         self._supervisor = supervisor
@@ -115,6 +118,8 @@ class Acts:
                 await self._store.away(audit_rows.stop, self._store, run.id, why)
             else:
                 self._inspections.audit(snapshot, run)
+        if self._znodes is not None:
+            await self._znodes.tend(snapshot)
         operable = evidence.road is not None or self._road.may_join(snapshot)
         road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)

@@ -55,6 +55,8 @@ EVERY_MIGRATION: Final = 0
 SAY_SAME_EVERY_S: Final = 5.0
 """An outcome that is the same as before is written down again after this time."""
 WITH_LOG: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
+ENDED_ZOOKEEPER_EVERY_S: Final = 60.0
+"""In COMPLETED nothing of the cluster is in ZooKeeper: it is observed only to say whether it is still reachable."""
 NOT_OURS: Final = "what answers here was started after this migration was over"
 
 
@@ -240,6 +242,7 @@ class Reconciler:
             migration_id,
             with_log=needs_log(before),
             joining=self._operates and before.phase is Phase.BROKERS_JOINING,
+            zookeeper_every_s=ENDED_ZOOKEEPER_EVERY_S if before.phase is Phase.COMPLETED else 0.0,
         )
         if before.phase is Phase.ROLLED_BACK:
             observed = without_foreign_controllers(observed, before.cursors)

@@ -33,6 +33,7 @@ from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.fleet import Fleets
+from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
@@ -105,7 +106,7 @@ def open_service(settings: ServiceSettings) -> Service:
     roller = Roller(store, fleets, observer, processes, settings, locks=locks)
     raises = VersionRaise(store, observer)
     road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer), settings, raises=raises)
-    acts = Acts(store, control, supervisor, inspections, settings, road)
+    acts = Acts(store, control, supervisor, inspections, settings, road, znodes=OwnZnodes(store))
     operations = Operations(store, control, inspections, raises)
     pause_s, operates = settings.observe_every_s, settings.fleets is not None
     reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=pause_s, operates=operates)

@@ -105,6 +105,9 @@ class ServiceSettings(BaseSettings):
     soak_s: float = Field(default=86_400, ge=0, description="SOAK lasts at least so long")
     brokers_gone_s: float = Field(default=60, ge=0, description="/brokers/ids was empty for so long before FINALIZING")
     drift_every_s: float = Field(default=30, ge=1, le=3600, description="files of nodes are compared this often")
+    zookeeper_kept_days: float = Field(
+        default=30, ge=0, description="after COMPLETED its data is kept so long from when it is unreachable"
+    )
     backup_key: str = Field(
         default="",
         description="reference of the secret that encrypts backups (file:, exec:, systemd:); empty: not encrypted",

@@ -80,6 +80,8 @@ INTENT: Final = "finalize intent"
 LIMITS: Final = "limits"
 CANARY: Final = "canary"
 LEVELS: Final = "levels"
+ZOOKEEPER_END: Final = "zookeeper end"
+ZNODES: Final = "znodes"
 """Kinds of documents about a migration, one row each."""
 ON_THE_ROAD: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 """Phases in which nodes may be operated."""
@@ -103,7 +105,7 @@ _LAST_OBSERVATION_AND_CHECK: Final = select(ObservationRow).where(
 )
 _OTHER_DOCUMENTS: Final = select(ObservationRow).where(
     ObservationRow.migration_id == _MIGRATION,
-    ObservationRow.kind.in_((PLAN, SOAK, FILES, INTENT, LIMITS, CANARY, LEVELS)),
+    ObservationRow.kind.in_((PLAN, SOAK, FILES, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES)),
 )
 _CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == _MIGRATION)
 _PENDING_OPERATIONS: Final = (

@@ -20,7 +20,7 @@ FINAL: Final = Roll.FINAL.value
 
 def change_lines(document: dict[str, Any]) -> list[str]:
     report = plain(document)
-    parts = (_head, _plan, _durations, _risks, _back, _people, _done, _measured, _not_verified)
+    parts = (_head, _plan, _durations, _risks, _back, _people, _done, _measured, _zookeeper, _not_verified)
     return [line.replace("\n", " ") for part in parts for line in part(report)]
 
 
@@ -111,6 +111,20 @@ def _measured(report: dict[str, Any]) -> Iterator[str]:
         yield f"audit  {each['id']} {each['purpose']} by {each['engine']}: {each['result'] or each['state']}; {counts}"
     for each in report["backups"]:
         yield f"backup  before {each['before']}: {each['file']} {each['sha256']}".rstrip()
+
+
+def _zookeeper(report: dict[str, Any]) -> Iterator[str]:
+    if report["zookeeper_end"]:
+        yield f"end of ZooKeeper  {report['zookeeper_end']['says']}"
+    own = report["own_znodes"]
+    if own is None:
+        return
+    before, after = own["before_problem"] or moment(own["before_at"]), own["after_problem"] or moment(own["after_at"])
+    yield f"znodes of the migration  read before: {before}; after the rollback: {after}"
+    for each in own["znodes"]:
+        said = f"before: {each['before'] or 'not read'}"
+        said += f"; after: {each['after'] or 'not read'}" if own["after_at"] else ""
+        yield f"znode  {each['path']}  {said}"
 
 
 def _not_verified(report: dict[str, Any]) -> Iterator[str]:

@@ -156,6 +156,16 @@ BACKUP_NOT_OPENED = Finding(
     remedy="Compare its SHA-256 with the one that the service shows, and give the key that `backup_key` named then.",
 )
 
+ZOOKEEPER_STILL_REACHABLE = Finding(
+    code="Z2K-4226",
+    says="ZooKeeper at {connect} is still reachable, and the migration is COMPLETED.",
+    means="Nothing of the cluster needs it. A broker that somebody starts in ZooKeeper mode by mistake finds it, and "
+    "serves the metadata of before with the same broker id.",
+    remedy="Make ZooKeeper unreachable for brokers, and stop it. Where other applications use the ensemble, take only "
+    "the chroot from Kafka, as the runbook says. Do not delete `/controller`.",
+    severity=Severity.WARNS,
+)
+
 LOSS_NOT_ACCEPTED = Finding(
     code="Z2K-4230",
     says="Nobody consented to what the rollback loses: {lost}.",

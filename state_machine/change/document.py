@@ -267,6 +267,43 @@ class BackupReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedZnode:
+    """path: with the chroot. before, after: version and data, or `absent`; empty when it was not read."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnZnodesReport:
+    """What the migration itself made or changed in ZooKeeper, as it was read there.
+
+    before_at: the last reading before a rollback, in before_phase; after_at: the last one in ROLLED_BACK.
+    before_problem, after_problem: why there is none.
+    """
+
+    before_at: float | None
+    before_phase: str
+    before_problem: str
+    after_at: float | None
+    after_problem: str
+    znodes: tuple[ReportedZnode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperEnd:
+    """After COMPLETED. says: the rest in words. unobserved_s: seconds since then that do not count."""
+
+    says: str
+    reachable: bool | None
+    unreachable_since: float | None
+    unobserved_s: float
+    kept_days: float
+    may_delete_from: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeReport:
     """One change, for a board. state: planned, under way, rolled back or completed. at: when this was put together.
 
@@ -306,3 +343,5 @@ class ChangeReport:
     audits: tuple[ReportedAudit, ...]
     backups: tuple[BackupReport, ...]
     not_verified: tuple[str, ...]
+    zookeeper_end: ZooKeeperEnd | None = None
+    own_znodes: OwnZnodesReport | None = None

@@ -43,6 +43,7 @@ class ChangeLimits:
     brokers_gone_s: float = 60.0
     single_operator: bool = False
     backups_encrypted: bool = False
+    zookeeper_kept_days: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,7 @@ def read_facts(store: Store, settings: ServiceSettings, migration_id: int, now: 
             brokers_gone_s=settings.brokers_gone_s,
             single_operator=settings.single_operator,
             backups_encrypted=bool(settings.backup_key),
+            zookeeper_kept_days=settings.zookeeper_kept_days,
         ),
     )
 

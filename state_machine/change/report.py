@@ -20,12 +20,15 @@ from state_machine.change.document import (
     CanaryReport,
     ChangeReport,
     GoingBack,
+    OwnZnodesReport,
     PhaseEntered,
     PhaseUndo,
+    ReportedZnode,
     Requested,
     Restart,
     WayBackNow,
     WithoutController,
+    ZooKeeperEnd,
 )
 from state_machine.change.durations import durations_of
 from state_machine.change.facts import ChangeFacts
@@ -47,7 +50,18 @@ from state_machine.policy.phases import (
 )
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import IRREVERSIBLE, UNDO, is_irreversible, readiness, undo_of
-from state_machine.road.documents import CANARY, INTENT, CanaryDocument, IntentDocument, document
+from state_machine.road.documents import (
+    CANARY,
+    INTENT,
+    ZNODES,
+    ZOOKEEPER_END,
+    CanaryDocument,
+    IntentDocument,
+    ZnodesDocument,
+    ZooKeeperEndDocument,
+    document,
+)
+from state_machine.road.zookeeper_end import end_text
 from state_machine.tables import Backup
 
 WORDS: Final = {
@@ -109,6 +123,8 @@ def change_report(facts: ChangeFacts) -> ChangeReport:
         audits=tuple(map(audit_report, facts.audits)),
         backups=tuple(map(_backup, sorted(facts.backups, key=lambda each: each.id))),
         not_verified=not_verified(facts, restarts, waivers),
+        zookeeper_end=_zookeeper_end(facts),
+        own_znodes=_own_znodes(facts),
     )
 
 
@@ -273,6 +289,41 @@ def _canary(facts: ChangeFacts) -> CanaryReport:
         last_error=found.figures.last_error,
         problem=found.figures.problem if found.wanted else "",
         errors_max=found.errors_max,
+    )
+
+
+def _zookeeper_end(facts: ChangeFacts) -> ZooKeeperEnd | None:
+    found = document(facts.snapshot, ZOOKEEPER_END, ZooKeeperEndDocument)
+    if facts.snapshot.phase is not Phase.COMPLETED:
+        return None
+    kept_days = facts.limits.zookeeper_kept_days
+    return ZooKeeperEnd(
+        says=end_text(found, facts.snapshot.inventory.zookeeper),
+        reachable=None if found is None else found.reachable,
+        unreachable_since=None if found is None else found.unreachable_since,
+        unobserved_s=0.0 if found is None else round(found.unobserved_s, 1),
+        kept_days=kept_days if found is None else found.kept_days,
+        may_delete_from=None if found is None else found.may_delete_from,
+    )
+
+
+def _own_znodes(facts: ChangeFacts) -> OwnZnodesReport | None:
+    found = document(facts.snapshot, ZNODES, ZnodesDocument)
+    if found is None:
+        return None
+    before, after = found.before, found.after
+    was = {} if before is None else {each.path: each.says for each in before.znodes}
+    now = {} if after is None else {each.path: each.says for each in after.znodes}
+    return OwnZnodesReport(
+        before_at=None if before is None else before.at,
+        before_phase="" if before is None else before.phase,
+        before_problem="it was not read" if before is None else before.problem,
+        after_at=None if after is None else after.at,
+        after_problem="" if after is None else after.problem,
+        znodes=tuple(
+            ReportedZnode(path=path, before=was.get(path, ""), after=now.get(path, ""))
+            for path in dict.fromkeys((*was, *now))
+        ),
     )
 
 

@@ -21,7 +21,9 @@ from migrator.control_api.states import State
 from migrator.control_api.status import ControllerStatus, DriverStatus, FindingJson
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
+from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.service import CONTROLLER_NOT_REACHED
+from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKEEPER_UNREACHABLE
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
 from migrator.node.config.properties import NodeConfig, read_config
@@ -40,6 +42,10 @@ ZOOKEEPER_WAIT_S: Final = 2.0
 """Longer than a healthy ensemble needs by far; after it the look goes on without ZooKeeper."""
 CONNECT_S: Final = 5.0
 INTENT_SHOWN: Final = 500
+NO_ANSWER: Final = ("", ZOOKEEPER_UNREACHABLE.code, ZOOKEEPER_LOST.code, ZOOKEEPER_REFUSES.code)
+"""How an observation fails when the ensemble, or its access lists, let this login read nothing; empty: in time."""
+NOT_TOLD: Final = (ZOOKEEPER_LOGIN_UNUSABLE.code, "unexpected")
+"""How it fails for a reason of this side: whether the ensemble would answer is not known."""
 GAPS_KEPT: Final = 50
 """A migration has a handful; a cluster in trouble must not make its rows grow."""
 
@@ -108,6 +114,17 @@ class ZooKeeperObservation(msgspec.Struct, frozen=True):
     intent: str = ""
     """What stands in the znode of the finalize intent, while a KRaft controller of this migration has the claim."""
     problem: str = ""
+    code: str = ""
+    """Of the finding behind `problem`; empty when it did not answer in time."""
+
+    @property
+    def reachable(self) -> bool | None:
+        """Whether the ensemble lets this service read. None: it was not observed, or the reason is on this side."""
+        if self.holder is not Holder.UNKNOWN:
+            return True
+        if not self.problem or self.code in NOT_TOLD:
+            return None
+        return self.code not in NO_ANSWER
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -128,6 +145,7 @@ class Observation(msgspec.Struct, frozen=True):
     settled_since: since when looks have found no partition under-replicated or without a leader.
     lacking_since: since when looks have found under-replicated partitions while no broker was missing.
     brokers_gone_since: since when looks have found `/brokers/ids` empty.
+    zookeeper_at: when `zookeeper` was read; before `at` where it is read less often.
     """
 
     at: float
@@ -142,6 +160,7 @@ class Observation(msgspec.Struct, frozen=True):
     settled_since: float | None = None
     lacking_since: float | None = None
     brokers_gone_since: float | None = None
+    zookeeper_at: float | None = None
 
     @property
     def active(self) -> ControllerObservation | None:
@@ -240,13 +259,16 @@ class ClusterObserver:
         *,
         with_log: bool = False,
         joining: bool = False,
+        zookeeper_every_s: float = 0.0,
     ) -> Observation:
         """with_log: the metadata log as well, which is there from dual-write on. joining: before it, with the
-        registrations that are in the log by then, and ZooKeeper's partitions.
+        registrations that are in the log by then, and ZooKeeper's partitions. zookeeper_every_s: an earlier
+        observation of ZooKeeper that is younger counts.
         """
+        earlier = _young(before, self._clock(), zookeeper_every_s)
         ensemble = await self._ensemble(migration_id, inventory.zookeeper)
         zookeeper, controllers, log = await asyncio.gather(
-            ensemble.look(inventory.node_ids),
+            _given(earlier.zookeeper) if earlier is not None else ensemble.look(inventory.node_ids),
             asyncio.gather(*(self._look_at(entry) for entry in inventory.controllers)),
             self._look_at_log(inventory, migration_id) if with_log or joining else _nothing(),
         )
@@ -257,7 +279,8 @@ class ClusterObserver:
             log = source.joined(log, zookeeper.brokers, self._clock())
         elif migration_id in self._partitions:
             await self._partitions.pop(migration_id).close()
-        return summed_up(self._clock(), tuple(controllers), zookeeper, before, log)
+        observed = summed_up(self._clock(), tuple(controllers), zookeeper, before, log)
+        return observed if earlier is None else msgspec.structs.replace(observed, zookeeper_at=earlier.zookeeper_at)
 
     async def _look_at_log(self, inventory: ClusterInventory, migration_id: int) -> LogObservation:
         try:
@@ -331,7 +354,7 @@ def summed_up(
     what was observed; a time that lies wholly between two such looks is not in it.
     """
     seen_log = LogObservation() if log is None else log
-    observed = Observation(now, controllers, zookeeper, log=seen_log)
+    observed = Observation(now, controllers, zookeeper, log=seen_log, zookeeper_at=now)
     earlier = before or Observation(now)
     settled = seen_log.known and not seen_log.under_replicated and not seen_log.leaderless
     present = bool(seen_log.brokers) and all(each.ready for each in seen_log.brokers)
@@ -369,6 +392,17 @@ def _since(earlier: float | None, now: float) -> float:
 
 async def _nothing() -> None:
     return None
+
+
+async def _given(observed: ZooKeeperObservation) -> ZooKeeperObservation:
+    return observed
+
+
+def _young(before: Observation | None, now: float, every_s: float) -> Observation | None:
+    """The observation before, if ZooKeeper's part of it is younger than this; a clock that went back makes it old."""
+    if before is None or before.zookeeper_at is None:
+        return None
+    return before if 0 <= now - before.zookeeper_at < every_s else None
 
 
 def _first_config(inventory: ClusterInventory) -> NodeConfig:
@@ -441,9 +475,9 @@ class ZooKeeperEnsemble:
         try:
             return pending.result()
         except FindingError as error:
-            return ZooKeeperObservation(problem=str(error))
+            return ZooKeeperObservation(problem=str(error), code=error.code)
         except Exception as error:  # whatever kazoo makes of an address or of what stands in a znode
-            return ZooKeeperObservation(problem=f"{self._connect}: {words_of(error)}")
+            return ZooKeeperObservation(problem=f"{self._connect}: {words_of(error)}", code="unexpected")
 
     async def close(self) -> None:
         """Ending the session ends a read that hangs."""

@@ -7,16 +7,18 @@ Elsewhere: who writes them (file_watch.py, soak.py, finalize.py), what gates mak
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from state_machine.road.canary_budget import CanaryFigures
-from state_machine.store import CANARY, FILES, INTENT, LEVELS, LIMITS, SOAK, Snapshot
+from state_machine.store import CANARY, FILES, INTENT, LEVELS, LIMITS, SOAK, ZNODES, ZOOKEEPER_END, Snapshot
 
-__all__ = ("CANARY", "FILES", "INTENT", "LEVELS", "LIMITS", "SOAK")
+__all__ = ("CANARY", "FILES", "INTENT", "LEVELS", "LIMITS", "SOAK", "ZNODES", "ZOOKEEPER_END")
 
 Shape = TypeVar("Shape")
+
+DAY_S: Final = 86_400.0
 
 
 class GuardRow(msgspec.Struct, frozen=True):
@@ -119,6 +121,64 @@ class LimitsDocument(msgspec.Struct, frozen=True):
     soak_s: float = 86_400.0
     brokers_gone_s: float = 60.0
     single_operator: bool = False
+
+
+class ZooKeeperEndDocument(msgspec.Struct, frozen=True):
+    """ZooKeeper after COMPLETED, as the service reaches it. Times are wall times in seconds.
+
+    at: when it was observed last. reachable: None while that is not known. problem: why it is not reachable.
+    unreachable_since: the first observation of an unbroken row without an answer. unobserved_s: of the time since then,
+    what the service did not observe, because it did not run. kept_days: as configured.
+    """
+
+    at: float
+    reachable: bool | None
+    kept_days: float
+    problem: str = ""
+    unreachable_since: float | None = None
+    unobserved_s: float = 0.0
+
+    @property
+    def may_delete_from(self) -> float | None:
+        """Time that was not observed does not count. None while it is reachable, or nothing is known."""
+        if self.unreachable_since is None:
+            return None
+        return self.unreachable_since + self.unobserved_s + self.kept_days * DAY_S
+
+
+class ZnodeRow(msgspec.Struct, frozen=True):
+    """path: with the chroot. version: -1 when it does not exist. ephemeral: of a living session. data: as text."""
+
+    path: str
+    version: int = -1
+    ephemeral: bool = False
+    data: str = ""
+
+    @property
+    def exists(self) -> bool:
+        return self.version >= 0
+
+    @property
+    def says(self) -> str:
+        if not self.exists:
+            return "absent"
+        return f"version {self.version}{', ephemeral' if self.ephemeral else ''}: {self.data or 'empty'}"
+
+
+class ZnodeList(msgspec.Struct, frozen=True):
+    """One reading of the ensemble. at: when it began; phase: of the migration then. problem: why it gave nothing."""
+
+    at: float
+    phase: str
+    znodes: tuple[ZnodeRow, ...] = ()
+    problem: str = ""
+
+
+class ZnodesDocument(msgspec.Struct, frozen=True):
+    """The znodes of the migration itself. before: the last reading before a rollback; after: once it was over."""
+
+    before: ZnodeList | None = None
+    after: ZnodeList | None = None
 
 
 def document(snapshot: Snapshot, kind: str, shape: type[Shape]) -> Shape | None:

@@ -19,7 +19,12 @@ import msgspec
 import structlog
 
 from migrator.findings.finding import FindingError, Occurrence, words_of
-from migrator.findings.road import BACKUP_FAILED, CANARY_OVER_BUDGET, FINALIZE_INTENT_STANDS
+from migrator.findings.road import (
+    BACKUP_FAILED,
+    CANARY_OVER_BUDGET,
+    FINALIZE_INTENT_STANDS,
+    ZOOKEEPER_STILL_REACHABLE,
+)
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.roll import RollStep
 from migrator.zk import paths
@@ -38,11 +43,13 @@ from state_machine.road.documents import (
     INTENT,
     LEVELS,
     LIMITS,
+    ZOOKEEPER_END,
     CanaryDocument,
     FilesDocument,
     IntentDocument,
     LevelsDocument,
     LimitsDocument,
+    ZooKeeperEndDocument,
     document,
 )
 from state_machine.road.file_watch import file_findings, read_files
@@ -52,6 +59,7 @@ from state_machine.road.road_evidence import next_phase, road_evidence
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
 from state_machine.road.version_raise import VersionRaise
+from state_machine.road.zookeeper_end import end_text, observed_end
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 
@@ -179,7 +187,10 @@ class RoadActs:
         return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
     async def completed(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
-        """What may be switched off, what is left in ZooKeeper, and the offer of the raise of metadata.version."""
+        """What may be switched off, what is left in ZooKeeper, and the offer of the raise of metadata.version.
+
+        It stops no ZooKeeper and deletes no znode, and there is no step that does.
+        """
         await self._roller.release(snapshot)
         if self._raises is not None:
             await self._raises.look(snapshot)
@@ -190,13 +201,28 @@ class RoadActs:
             raise_ += f" ({levels_text(road.levels)})"
         if levels is not None and levels.raised:
             raise_ = f"nothing: {levels.raised}"
-        stands = f"{paths.CONTROLLER}, {paths.MIGRATION} and {paths.FINALIZE_INTENT} stay in ZooKeeper"
+        connect = snapshot.inventory.zookeeper
+        chroot, end = paths.chroot_of(connect), await self._keep_end(snapshot)
+        left = [chroot + path for path in (paths.CONTROLLER, paths.MIGRATION, paths.FINALIZE_INTENT)]
+        stands = f"{left[0]}, {left[1]} and {left[2]} stay in ZooKeeper"
+        reachable = end is not None and end.reachable
         return WaitingReason(
-            f"done: {len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. Stop "
-            f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. zk2kraft "
-            "itself may go as well: its service, its package, and the predecessors beside the files; keep the backups. "
-            f"Next: {raise_}"
+            f"done: {len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. "
+            f"{end_text(end, connect)}; {stands}, so that no stray broker becomes a second controller. zk2kraft itself "
+            "may go after that: its service, its package, and the predecessors beside the files; keep the backups. "
+            f"Next: {raise_}",
+            (ZOOKEEPER_STILL_REACHABLE.found(connect=connect),) if reachable else (),
         )
+
+    async def _keep_end(self, snapshot: Snapshot) -> ZooKeeperEndDocument | None:
+        """Written down when ZooKeeper was observed again, once a minute."""
+        before = document(snapshot, ZOOKEEPER_END, ZooKeeperEndDocument)
+        if snapshot.observation is None:
+            return before
+        found = observed_end(before, snapshot.observation, self._settings.zookeeper_kept_days)
+        if found != before:
+            await self._keep(snapshot, ZOOKEEPER_END, found)
+        return found
 
     # --- finalize ------------------------------------------------------------------------------------------
 

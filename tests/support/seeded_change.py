@@ -29,7 +29,19 @@ from state_machine.policy.phases import ROAD, Phase, Trigger
 from state_machine.policy.road_observations import Roll
 from state_machine.road import journal
 from state_machine.road.canary_budget import CanaryFigures
-from state_machine.road.documents import CANARY, FILES, CanaryDocument, FilesDocument, WaiverRow
+from state_machine.road.documents import (
+    CANARY,
+    FILES,
+    ZNODES,
+    ZOOKEEPER_END,
+    CanaryDocument,
+    FilesDocument,
+    WaiverRow,
+    ZnodeList,
+    ZnodeRow,
+    ZnodesDocument,
+    ZooKeeperEndDocument,
+)
 from state_machine.road.fleet import KIND_OF, ROLE_OF, FleetNode
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.settings import ServiceSettings
@@ -335,8 +347,35 @@ class _Seed:
         figures = CanaryFigures(now - 2, last_error="" if stage is Stage.PLANNED else "message timed out")
         answered = 0 if stage is Stage.PLANNED else 43_200
         canary = CanaryDocument(True, figures, answered=answered, failed=min(answered, 3))
-        for kind, value in ((FILES, files), (CANARY, canary)):
+        documents: list[tuple[str, Any]] = [(FILES, files), (CANARY, canary)]
+        if stage is Stage.COMPLETED:
+            since = self.entered(Phase.COMPLETED, stage) + 600
+            problem = f"Z2K-2001 ZooKeeper does not answer: no answer in 5 s {self.hostile}".strip()
+            end = ZooKeeperEndDocument(now - 20, False, 30.0, problem, unreachable_since=since, unobserved_s=1800.0)
+            documents.append((ZOOKEEPER_END, end))
+        if stage is Stage.ROLLED_BACK:
+            documents.append((ZNODES, self.znodes(stage)))
+        for kind, value in documents:
             self.store.record_document(self.id, kind, msgspec.to_builtins(value), at=now)
+
+    def znodes(self, stage: Stage) -> ZnodesDocument:
+        before = (
+            ZnodeRow("/kafka/controller", 0, data='{"version":2,"brokerid":3000,"kraftControllerEpoch":4}'),
+            ZnodeRow("/kafka/controller_epoch", 7, data="8"),
+            ZnodeRow("/kafka/migration", 912, data='{"version":0,"kraft_controller_id":3000}'),
+            ZnodeRow("/kafka/cluster/zk2kraft_finalize"),
+            ZnodeRow("/kafka/cluster/zk2kraft_road", 0, ephemeral=True, data=f"service {self.hostile}".strip()),
+            ZnodeRow("/kafka/cluster/zk2kraft-3000", 0, ephemeral=True, data='{"node":3000}'),
+        )
+        after = (
+            ZnodeRow("/kafka/controller", 0, ephemeral=True, data='{"brokerid":2,"kraftControllerEpoch":-1}'),
+            ZnodeRow("/kafka/controller_epoch", 8, data="9"),
+            *(ZnodeRow(each.path) for each in before[2:]),
+        )
+        return ZnodesDocument(
+            ZnodeList(self.entered(Phase.ROLLING_BACK, stage) - 30, Phase.ROLLING_BROKERS, before),
+            ZnodeList(self.entered(Phase.ROLLED_BACK, stage) + 90, Phase.ROLLED_BACK, after),
+        )
 
 
 def _held(*facts: tuple[str, str]) -> Verdict:

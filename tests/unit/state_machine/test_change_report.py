@@ -190,6 +190,34 @@ def test_a_rollback_is_reported_with_both_ways_and_nothing_more_is_planned(tmp_p
     assert found.risks == tuple(each for each in found.risks if each.open)
 
 
+def test_after_the_change_the_report_says_since_when_zookeeper_is_unreachable_and_when_its_data_may_go(
+    tmp_path: Path,
+) -> None:
+    found = report(tmp_path, Stage.COMPLETED)
+    end = found.zookeeper_end
+    assert end is not None
+    assert end.unreachable_since is not None
+    assert end.may_delete_from == end.unreachable_since + 1_800 + 30 * 86_400
+    assert "its data may be deleted from" in end.says
+    document = as_json(found)
+    assert f"end of ZooKeeper  {end.says}" in change_lines(document)
+    assert end.says in as_html(document)
+    assert report(tmp_path / "middle", Stage.MIDDLE).zookeeper_end is None
+
+
+def test_the_znodes_of_the_migration_are_listed_before_and_after_a_rollback(tmp_path: Path) -> None:
+    found = report(tmp_path, Stage.ROLLED_BACK)
+    assert found.own_znodes is not None
+    rows = {each.path: (each.before, each.after) for each in found.own_znodes.znodes}
+    assert rows["/kafka/migration"] == ('version 912: {"version":0,"kraft_controller_id":3000}', "absent")
+    assert rows["/kafka/controller_epoch"] == ("version 7: 8", "version 8: 9")
+    document = as_json(found)
+    assert "znode  /kafka/controller_epoch  before: version 7: 8; after: version 8: 9" in change_lines(document)
+    page = as_html(document)
+    assert all(path in page for path in rows)
+    assert "After the rollback: read at" in page
+
+
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_secret_of_a_file_is_in_no_form_of_the_report_and_the_page_needs_nothing_from_elsewhere(
     tmp_path: Path, stage: Stage
