@@ -479,7 +479,8 @@ def rollback(
     """Roll back to ZooKeeper. Exit: 0 done, 1 ended in another phase, 4 refused by a gate, 5 not done yet.
 
     From ROLLING_BROKERS to SOAK the service restarts nodes one by one: stock controllers become ours again, brokers go
-    back into ZooKeeper mode. `status` says before what that costs and loses. After FINALIZING nothing goes back.
+    back into ZooKeeper mode. `status` says before what a rollback costs and loses, from DUAL_WRITE on. After FINALIZING
+    nothing goes back.
 
     With --without-controllers the command needs only ZooKeeper, no service and no controller. Without --execute it
     only prints its plan. Exit: 0 done, 2 refused.

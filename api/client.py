@@ -361,13 +361,15 @@ def road_lines(road: dict[str, Any]) -> list[str]:
 
 
 def back_lines(back: dict[str, Any] | None) -> list[str]:
-    """Readiness of the rollback and its cost."""
+    """Readiness of the rollback, its cost and its loss."""
     if back is None:
         return []
     may = "possible" if back["possible"] else f"not possible now: {back['why_not']}"
     took = "" if back["seconds"] is None else f", about {back['seconds']:.0f} s"
     if back.get("at_least_s"):
         took = f", at least {back['at_least_s']:.0f} s by assumption, because none was measured"
+    if not (back["restarts"] or back["again"] or back["controllers"]):
+        return [f"rollback  {may}; restarts no node; lost: {'; '.join(back['lost']) or 'nothing that ZooKeeper lacks'}"]
     lost = "; ".join(back["lost"]) or "directory assignments only"
     said = f"restarts {back['restarts']}, with original files {back['again']}{took}; lost: {lost}"
     if back["controllers"]:

@@ -417,7 +417,7 @@ class WaiverView(BaseModel):
 
 
 class WayBackView(BaseModel):
-    """What `rollback` would do and cost now, from ROLLING_BROKERS to SOAK; while it runs, what is left of it."""
+    """What `rollback` would do, cost and lose, from DUAL_WRITE to SOAK; while it is led, what is left of it."""
 
     possible: bool = Field(description="whether its gate is open")
     why_not: str = Field(description="the conditions that are not True")
@@ -451,7 +451,7 @@ class RoadView(BaseModel):
     approval: ApprovalView | None = Field(description="the last approval")
     digest: str = Field(description="SHA-256 of the plan and the evidence as they are now")
     intent: str = Field(description="what stands in ZooKeeper since the finalize was begun; empty before")
-    back: WayBackView | None = Field(description="readiness and cost of a rollback that the service leads")
+    back: WayBackView | None = Field(description="readiness, cost and loss of a rollback")
     backups: list[str] = Field(description="what was kept before each gate")
     guards: list[GuardView] = Field(description="the guard on each controller's host")
     waivers: list[WaiverView] = Field(description="accepted exceptions of the inventory")

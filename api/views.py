@@ -394,10 +394,12 @@ def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditSchedule
 
 def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | None:
     road, approval = observed.road, snapshot.approval
-    if road is None:
+    if road is None or snapshot.phase is Phase.AUDIT:
         return None
     files, soak = road.files, road.soak
-    counts = road.approval is not None and road.approval.fits and road.approval.age_s < APPROVAL_S
+    consent = None if road.back is None else road.back.consent
+    given = road.approval or consent
+    counts = given is not None and given.fits and given.age_s <= APPROVAL_S
     return RoadView(
         nodes=[road_node_view(each, now) for each in sorted(snapshot.road, key=_by_roll)],
         migration_state=road.migration,

@@ -120,7 +120,8 @@ class Acts:
                 self._inspections.audit(snapshot, run)
         if self._znodes is not None:
             await self._znodes.tend(snapshot)
-        operable = evidence.road is not None or self._road.may_join(snapshot)
+        on_the_road = evidence.road is not None and snapshot.phase is not Phase.AUDIT
+        operable = on_the_road or self._road.may_join(snapshot)
         road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
         beside = (*schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence), *road)

@@ -29,7 +29,7 @@ from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import (
     APPROVE,
     BACK,
-    LED_BACK_FROM,
+    CONSENTED_FROM,
     NEEDS_APPROVAL,
     PAUSE,
     PEOPLE,
@@ -236,8 +236,8 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
 
 def may_consent(snapshot: Snapshot) -> tuple[str, ...]:
     """What would be lost. Raises Z2K-4003 where a rollback loses nothing that has to be consented to."""
-    if snapshot.phase not in LED_BACK_FROM and not snapshot.led_back:
-        where = f"a rollback needs consent in {', '.join(LED_BACK_FROM)} only"
+    if snapshot.phase not in CONSENTED_FROM and not snapshot.led_back:
+        where = f"a rollback needs consent in {', '.join(CONSENTED_FROM)} only"
         raise NOT_POSSIBLE_HERE.error(operation="approve to ROLLING_BACK", phase=snapshot.phase, possible=where)
     return loss_of(snapshot)
 

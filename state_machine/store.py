@@ -89,6 +89,8 @@ WORDS: Final = {PAUSE: "pause", RESUME: "resume", APPROVE: "approve", BACK: "bac
 """Operations that change no phase, as the command line says them."""
 WITH_JOURNAL: Final = (*ON_THE_ROAD, Phase.ROLLING_BACK)
 """Phases in which rolling restarts are led or undone."""
+WITH_APPROVAL: Final = (Phase.AUDIT, *WITH_JOURNAL)
+"""Phases in which somebody may have agreed to what cannot be undone, or consented to a loss."""
 PENDING: Final = ("recorded", "accepted")
 UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
 """Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
@@ -649,7 +651,7 @@ def _joining(session: Session, row: Migration) -> bool:
 
 
 def _approval(session: Session, row: Migration) -> Approval | None:
-    if row.phase not in WITH_JOURNAL:
+    if row.phase not in WITH_APPROVAL:
         return None
     return session.scalar(_LAST_APPROVAL, {"migration": row.id})
 

@@ -117,7 +117,7 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
 
     It counts for 4 hours, and until one of them changes. Neither can be undone. The approver is another person than the
     one who asks for it, unless `single_operator` is on. With `to: ROLLING_BACK` it is the consent to what a rollback
-    from ROLLING_BROKERS, REPLACING_CONTROLLERS or SOAK loses, as the view lists it.
+    from DUAL_WRITE, ROLLING_BROKERS, REPLACING_CONTROLLERS or SOAK loses, as the view lists it.
     """
     operation = order(APPROVE, body, key)
     known = parts.store.known_operation(number, operation)

@@ -114,6 +114,7 @@ class DualWriteStatus(msgspec.Struct, frozen=True):
     """lagging_*: partition states in ZooKeeper whose version is behind; None while the mirror is made anew.
 
     unmirrored, orders: the first ones in words, with how many there are.
+    only_kraft: what a rollback loses, in words; None: this controller does not tell.
     """
 
     divergence: str
@@ -132,6 +133,7 @@ class DualWriteStatus(msgspec.Struct, frozen=True):
     unmirrored_count: int = 0
     orders: tuple[str, ...] = ()
     orders_count: int = 0
+    only_kraft: tuple[str, ...] | None = None
 
 
 class NotUpdated(msgspec.Struct, frozen=True):

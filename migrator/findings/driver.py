@@ -300,6 +300,14 @@ LOG_IS_FINAL = Finding(
     "committed, the runbook says what to look at.",
 )
 
+ONLY_THE_LOG_HAS = Finding(
+    code="Z2K-2133",
+    says="Only the metadata log in {directory} has: {lost}.",
+    means="ZooKeeper has no form for it, so a rollback loses it. Nothing was changed.",
+    remedy="Write down what you need of it: `zk2kraft log dump DIR` shows it. Then consent with `--accept-loss`. While "
+    "controllers of ours can run, roll back with `zk2kraft rollback`.",
+)
+
 REQUEST_TOO_LARGE = Finding(
     code="Z2K-2135",
     says="The request is too large for the metadata log in one piece: {reason}.",

@@ -19,11 +19,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from migrator.driver.checks.replacing import WITHOUT_ZNODE
+from migrator.driver.only_kraft import only_kraft
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
-from migrator.model.values import Broker, ConfigType, Controller, FeatureRange
+from migrator.model.values import Broker, Controller, FeatureRange
 from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
 from migrator.node.transport.broker_client import BrokerConnection
@@ -70,8 +70,6 @@ UPDATE_FEATURES_VERSION: Final = 1
 RAISE_S: Final = 30.0
 FETCH_BYTES_MAX: Final = 8 << 20
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
-ONLY_KRAFT_MAX: Final = 20
-"""So many are named."""
 LOOK_S: Final = 4.0
 """Longest look; a log that is longer than one look can read is read on by the next one."""
 ANSWER_S: Final = 2.0
@@ -474,7 +472,7 @@ class LogObserver:
             features=tuple(
                 sorted(name for name, level in image.features.items() if level and name != METADATA_VERSION)
             ),
-            only_kraft=_only_kraft(image),
+            only_kraft=only_kraft(image.configs),
         )
 
 
@@ -486,14 +484,6 @@ async def _undivided(work: Callable[..., None], *arguments: Any) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise
-
-
-def _only_kraft(image: Image) -> tuple[str, ...]:
-    """Kafka 3.9 `ZkConfigMigrationClient.writeConfigs` writes topics and brokers only."""
-    odd = sorted(key for key in image.configs if key.type in WITHOUT_ZNODE)
-    said = tuple(f"configuration of {WITHOUT_ZNODE[ConfigType(key.type)]} {key.name}" for key in odd[:ONLY_KRAFT_MAX])
-    more = len(odd) - len(said)
-    return (*said, f"and {more} more configurations of clients or groups") if more else said
 
 
 def _replayed(content: bytes, snapshot: SnapshotId) -> LogReplay:

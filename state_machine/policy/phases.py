@@ -27,7 +27,6 @@ from state_machine.policy.gates import (
     nothing_is_claimed,
     preflight_is_clean,
     quorum_has_formed,
-    rollback_is_possible,
     takeover_is_asked,
     takeover_may_begin,
     zookeeper_is_controller,
@@ -41,7 +40,7 @@ from state_machine.policy.road_gates import (
     may_replace_controllers,
     may_roll_brokers,
 )
-from state_machine.policy.way_back_gates import brokers_may_return, controllers_may_return
+from state_machine.policy.way_back_gates import brokers_may_return, cluster_may_return, controllers_may_return
 
 
 class Phase(StrEnum):
@@ -96,6 +95,9 @@ AUDITED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTR
 
 LED_BACK_FROM: Final = (Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
 """A rollback from here restarts nodes, and the service leads it."""
+
+CONSENTED_FROM: Final = (Phase.AUDIT, Phase.DUAL_WRITE, *LED_BACK_FROM)
+"""A rollback from here loses what only KRaft has, so somebody consents to that before."""
 
 WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
 """The cluster has no controller; one `advance` from READY leads through all of them."""
@@ -205,11 +207,9 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.BROKERS_JOINING, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
     (Phase.READY, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
     # the way back after the commit: the rollback
-    (Phase.AUDIT, Trigger.ROLL_BACK): Edge(
-        Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
-    ),
+    (Phase.AUDIT, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=cluster_may_return, asks=DriverOperation.ROLL_BACK),
     (Phase.DUAL_WRITE, Trigger.ROLL_BACK): Edge(
-        Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
+        Phase.ROLLING_BACK, gate=cluster_may_return, asks=DriverOperation.ROLL_BACK
     ),
     # the service leads it: ours in place of stock, brokers into ZooKeeper mode, then the rollback, then original files
     (Phase.ROLLING_BROKERS, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=brokers_may_return),

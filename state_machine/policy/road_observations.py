@@ -155,7 +155,7 @@ class ApprovalObserved:
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """What a rollback that the service leads would do and cost now.
+    """What a rollback would do and cost now; one from AUDIT or DUAL_WRITE restarts nothing.
 
     controllers: stock ones, in whose place ours are put first.
     restarts: brokers that go back into ZooKeeper mode. again: brokers that restart with their original file afterwards.

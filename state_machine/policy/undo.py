@@ -36,13 +36,15 @@ _WINDOW: Final = Undo(
     "nothing",
     "from the start of the takeover to the end of the abort",
 )
+_RETIRED: Final = (
+    "the metadata log is retired: another migration needs a fresh quorum and a restart of every broker first"
+)
 _DUAL_WRITE: Final = Undo(
     "zk2kraft rollback",
     "a ZooKeeper-mode broker becomes controller (if none of our controllers runs: "
     "`zk2kraft rollback --without-controllers`)",
     "none",
-    "records that only KRaft has (this release writes none); the metadata log is retired: another migration needs a "
-    "fresh quorum and a restart of every broker first",
+    f"what only KRaft has: configuration of client metrics, which needs consent before; {_RETIRED}",
     "under 1 s",
 )
 _UNDER_WAY: Final = Undo("", "the rollback or abort is running", "none", "nothing", "under 1 s")
@@ -76,7 +78,10 @@ _FINAL: Final = Undo(
 
 
 def undo_of(phase: Phase, back: WayBack | None) -> Undo:
-    """back: what a rollback would do now, where the service leads it."""
+    """back: what a rollback would do and lose now."""
+    if back is not None and phase is Phase.DUAL_WRITE:
+        lost = "; ".join(back.lost) or "nothing that ZooKeeper lacks"
+        return replace(UNDO[phase], lost=f"{lost}; {_RETIRED}")
     if back is None or phase not in LED_BACK_FROM:
         return UNDO[phase]
     first, again = list(back.restarts), list(back.again)
@@ -88,7 +93,7 @@ def undo_of(phase: Phase, back: WayBack | None) -> Undo:
 
 
 def readiness(phase: Phase, evidence: Evidence) -> Verdict:
-    """Of a rollback that the service leads: its gate; once it runs, the same conditions for what is left of it."""
+    """Of a rollback: its gate; once the service leads it, the same conditions for what is left of it."""
     edge = TRANSITIONS.get((phase, Trigger.ROLL_BACK))
     if edge is not None:
         return edge.gate(evidence)

@@ -1,4 +1,4 @@
-"""What has to hold before nodes go back: a broker alone, or all of them, led by our controllers or by stock.
+"""What has to hold before the cluster or nodes go back: led by our controllers or by stock, or a broker alone.
 
 In:   `Evidence` with its `road`. Out: a `Verdict`.
 Elsewhere: conditions that several gates share (road_conditions.py), what a way back would do and cost
@@ -22,6 +22,7 @@ from state_machine.policy.gates import (
     controllers_answer,
     driver_text,
     observed_at,
+    rollback_is_possible,
 )
 from state_machine.policy.road_conditions import (
     APPROVAL_S,
@@ -81,6 +82,11 @@ def zookeeper_mode_is_possible(road: RoadEvidence) -> tuple[Condition, ...]:
             else "every directory is online",
         ),
     )
+
+
+def cluster_may_return(evidence: Evidence) -> Verdict:
+    """AUDIT or DUAL_WRITE to ROLLING_BACK: the driver alone, and no node restarts."""
+    return Verdict((*rollback_is_possible(evidence).conditions, loss_is_accepted(road_of(evidence).back)))
 
 
 def brokers_may_return(evidence: Evidence) -> Verdict:
@@ -222,9 +228,13 @@ def nothing_more_is_lost(back: WayBack) -> Condition:
     return Condition("somebody consented to everything that is lost", not more, said, (LOSS_NOT_ACCEPTED.code,))
 
 
-def loss_is_accepted(back: WayBack) -> Condition:
-    """F-51. Directory assignments are no loss: a broker in ZooKeeper mode finds its logs on its disks."""
+def loss_is_accepted(back: WayBack | None) -> Condition:
+    """F-51. Directory assignments are no loss: a broker in ZooKeeper mode finds its logs on its disks. back: None: what
+    is lost is not known.
+    """
     name, codes = "somebody consented to what is lost", (LOSS_NOT_ACCEPTED.code,)
+    if back is None:
+        return Condition(name, False, "what is lost is not known yet", codes)
     if not back.lost:
         return Condition(name, True, "nothing is lost but directory assignments, which ZooKeeper mode does not use")
     said = f"only KRaft has: {'; '.join(back.lost)}"

@@ -57,8 +57,11 @@ LOG_FRESH_S: Final = 10.0
 
 def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
     """None before dual-write, but for brokers that join and that an inventory file names, and in a rollback that the
-    driver carries out alone.
+    driver carries out alone. In AUDIT, what a rollback loses, and nothing else.
     """
+    if snapshot.phase is Phase.AUDIT:
+        not_read = "it is not read in AUDIT"
+        return RoadEvidence(fleet_problem=not_read, log_problem=not_read, back=way_back(snapshot, now))
     if (snapshot.phase not in ON_THE_ROAD and not snapshot.led_back) or _is_without_fleet(snapshot):
         return None
     look = snapshot.observation

@@ -1,4 +1,4 @@
-"""A rollback once brokers were restarted into KRaft mode: which nodes restart, with which file, and what is lost.
+"""A rollback from dual-write on: which nodes restart, with which file, and what is lost.
 
 In:   a `Snapshot`. Out: node ids, checksums of previous files, `WayBack` for gate and view.
 Elsewhere: the restarts (roller.py), their files (broker_back.py), controllers (controllers_back.py), the gates
@@ -19,7 +19,8 @@ import msgspec
 
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
-from state_machine.policy.phases import LED_BACK_FROM, Phase
+from state_machine.clusters.observe import Observation
+from state_machine.policy.phases import CONSENTED_FROM, LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
 from state_machine.road import controllers_back
 from state_machine.road.documents import FILES, LIMITS, FilesDocument, LimitsDocument, document
@@ -32,12 +33,14 @@ WITH_FILE: Final = frozenset({RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE
 
 
 def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
-    """None where a rollback restarts no broker."""
-    if snapshot.phase not in LED_BACK_FROM and not snapshot.led_back:
+    """None where a rollback loses nothing, or the driver carries it out already."""
+    if snapshot.phase not in CONSENTED_FROM and not snapshot.led_back:
         return None
+    lost = loss_of(snapshot)
+    if snapshot.phase not in LED_BACK_FROM and not snapshot.led_back:
+        return WayBack(lost=lost, consent=_consent(snapshot, lost, now))
     restarts = into_zookeeper_mode(snapshot)
     files = document(snapshot, FILES, FilesDocument)
-    lost = loss_of(snapshot)
     look = snapshot.observation
     status = None if look is None or look.active is None else look.active.status
     mirror = None if status is None else status.dual_write
@@ -160,9 +163,15 @@ def _not_kept(snapshot: Snapshot, restarts: Sequence[int], files: FilesDocument 
 # --- what it costs ----------------------------------------------------------------------------------------
 
 
+NOT_KNOWN: Final = "configuration of client-metrics, if there is any: it is not known now"
+"""Consent opens the gate then, too: the way back must not depend on what cannot be read."""
+
+
 def loss_of(snapshot: Snapshot) -> tuple[str, ...]:
     """What has no form in ZooKeeper, in words: read in the log, and reported by the leader (F-51)."""
     look = snapshot.observation
+    if snapshot.phase in (Phase.AUDIT, Phase.DUAL_WRITE):
+        return _loss_by_the_driver(look)
     if look is None:
         return ()
     status = None if look.active is None else look.active.status
@@ -170,6 +179,15 @@ def loss_of(snapshot: Snapshot) -> tuple[str, ...]:
     left = () if mirror is None else mirror.unmirrored
     more = 0 if mirror is None else mirror.unmirrored_count - len(left)
     return (*look.log.only_kraft, *left, *((f"and {more} more that are not mirrored",) if more > 0 else ()))
+
+
+def _loss_by_the_driver(look: Observation | None) -> tuple[str, ...]:
+    """It tells before the service has read the log. What it could not mirror is no loss: it refuses the rollback."""
+    status = None if look is None or look.active is None else look.active.status
+    told = None if status is None or status.dual_write is None else status.dual_write.only_kraft
+    if told is not None:
+        return told
+    return look.log.only_kraft if look is not None and look.log.known else (NOT_KNOWN,)
 
 
 def loss_document(lost: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Controllers outlive the service by design, so they are stopped here by the proce
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
+from migrator.findings.road import LOSS_NOT_ACCEPTED
 from migrator.findings.service import GATE_CLOSED
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import CONTROL_FILE, OurController
@@ -26,6 +28,13 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import Process
 from migrator.lab.servers.properties import write
 from migrator.lab.service import LabService
+from migrator.node.transport.broker_client import BrokerConnection
+from migrator.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
 from state_machine.clusters.inventory import ControllerEntry
 from tests.e2e.support import controller_of, ready_cluster, spoil, wait_for, wait_zookeeper_rules
 from tests.unit.state_machine.fakes import OPEN, FakeController
@@ -220,6 +229,7 @@ def test_a_cluster_goes_to_dual_write_and_back_through_rest(laboratory: Laborato
         page = service.http.get(f"{service.url}/migrations/1").text
         assert f"controller {controller.spec.node_id} (zk2kraft, KRaft mode)" in page
 
+        assert_a_loss_needs_consent(service)
         service.step("rollback", "ROLLED_BACK", reason="and back")
         wait_zookeeper_rules(cluster)
         assert service.rows() == [*links(*ROAD), *links(*BACK)]
@@ -227,6 +237,45 @@ def test_a_cluster_goes_to_dual_write_and_back_through_rest(laboratory: Laborato
         assert report["takeover_s"] < 15
         wait_for(lambda: "it still runs" if service.controller_pid() else None, "the retired controller ended")
         service.stop()
+
+
+CLIENT_METRICS = 16
+ONLY_KRAFT = "configuration of client-metrics push"
+
+
+def subscribe(controller: OurController) -> None:
+    """A subscription of client metrics; clients of the laboratory have no enumeration of this kind of resource."""
+    changes = (IncrementalAlterableConfig("interval.ms", 0, "60000"), IncrementalAlterableConfig("metrics", 0, "*"))
+    request = IncrementalAlterConfigsRequest((IncrementalAlterConfigsResource(CLIENT_METRICS, "push", changes),), False)
+
+    async def ask() -> IncrementalAlterConfigsResponse:
+        connection = BrokerConnection("127.0.0.1", controller.spec.port, "a test")
+        try:
+            return await connection.ask(request, 1, IncrementalAlterConfigsResponse)
+        finally:
+            connection.close()
+
+    assert [each.error_code for each in asyncio.run(ask()).responses] == [0]
+
+
+def assert_a_loss_needs_consent(service: ServiceUnderTest) -> None:
+    """In DUAL_WRITE, without a way to lose something, the gate is open; then it is closed until somebody consents."""
+    service.wait_open("rollback")
+    assert service.get()["road"]["back"]["lost"] == []
+    subscribe(service.controller)
+    wait_for(lambda: None if service.get()["road"]["back"]["lost"] else "nothing is listed", "the loss is listed")
+    view = service.get()
+    assert view["road"]["back"]["lost"] == [ONLY_KRAFT]
+    assert view["undo"]["lost"].startswith(ONLY_KRAFT)
+    assert ONLY_KRAFT in service.http.get(f"{service.url}/migrations/1").text
+    refused = service.ask("rollback")
+    assert (refused.status_code, refused.json()["code"]) == (409, GATE_CLOSED.code)
+    assert ONLY_KRAFT in refused.text
+    assert LOSS_NOT_ACCEPTED.code in refused.text
+    assert service.get()["phase"] == "DUAL_WRITE"
+    assert service.ask("approve", to="ROLLING_BACK").status_code == 202
+    service.wait_open("rollback")
+    assert service.get()["road"]["back"]["consented_by"] == "test"
 
 
 def _why_not_done(service: ServiceUnderTest, audit: str) -> str | None:

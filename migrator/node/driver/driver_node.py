@@ -26,6 +26,7 @@ from migrator.driver.machine import (
     in_window,
     move,
 )
+from migrator.driver.only_kraft import OnlyKraft
 from migrator.driver.unmirrored import Unmirrored
 from migrator.driver.window import is_late, too_late
 from migrator.findings.driver import NOT_MIRRORED, TAKEOVER_ABORTED, UNEXPECTED
@@ -111,6 +112,7 @@ class DriverNode:
         self.now_ms = now_ms
         self.wall_ms = wall_ms
         self.progress = StateReporter(now)
+        self.only_kraft = OnlyKraft()
         self.events = EventQueue()
         self.to_brokers = client_security(config.security.get(config.inter_broker_listener))
         self.mirroring = Mirroring(session, passwords, self)
@@ -206,6 +208,7 @@ class DriverNode:
         """A commit became visible: write it to ZooKeeper, and update brokers."""
         self.events.wake()
         self._note_what_surveys_miss(delta)
+        self.only_kraft.published(delta)
         if self.now.state is State.RESUMING and not delta.is_empty:
             self.divergence.committed(delta.after.position.offset)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:

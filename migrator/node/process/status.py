@@ -200,6 +200,7 @@ def _dual_write(driver: DriverNode) -> DualWriteStatus:
         unmirrored_count=len(now.unmirrored),
         orders=tuple(now.orders.given[:SHOWN]),
         orders_count=len(now.orders.given),
+        only_kraft=None if now.claim is None else driver.only_kraft.of(driver.controller.image),
     )
 
 

@@ -1,8 +1,8 @@
 """What a log on disk and ZooKeeper say differently, for a rollback without controllers.
 
 In:   a ZooKeeper session, the metadata log directory of a controller that does not run, the claim as read.
-Out:  partition states whose versions are behind their partition epochs, and how many things differ otherwise; the
-      writes that raise those versions.
+Out:  partition states whose versions are behind their partition epochs, how many things differ otherwise, and the
+      configuration that only the log can have; the writes that raise those versions.
 Elsewhere: records that ZooKeeper never got (unmirrored.py), the rollback itself (without_controllers.py), the same
 while a controller lives (driver.lagging, rollback.py).
 Why: brokers keep the partition epochs that our controllers told them. A ZooKeeper controller refuses ISR changes of a
@@ -11,8 +11,8 @@ partition whose state znode is at a lower version. Nobody is left to raise it, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -22,11 +22,19 @@ from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import ORDERS, PRODUCER_IDS, LogFacts
 from migrator.audit.quick import compare_sides
 from migrator.driver.chained import guarded
+from migrator.driver.checks.replacing import WITHOUT_ZNODE
 from migrator.driver.claim import ClaimObservation
+from migrator.driver.only_kraft import only_kraft
 from migrator.findings.audit import LOG_INCONSISTENT
 from migrator.findings.driver import WITHOUT_CONTROLLERS_REFUSED
 from migrator.findings.finding import FindingError
-from migrator.wire.messages.metadata import RegisterBrokerRecord, RegisterControllerRecord, UnregisterBrokerRecord
+from migrator.model.values import ConfigKey
+from migrator.wire.messages.metadata import (
+    ConfigRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+)
 from migrator.wire.schema import Message
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Operation, SetData
@@ -69,13 +77,15 @@ NOBODY: Final = Registered(frozenset(), MappingProxyType({}))
 class LogAgainstZooKeeper:
     """differing: what is not the same, by name. not_compared: why some of it, or all, could not be compared.
 
-    registered: who is registered in the log, as far as it was read.
+    registered: who is registered in the log.
+    only_kraft: configuration for which ZooKeeper has no form, all of it, in words.
     """
 
     behind: tuple[Behind, ...] = ()
     differing: tuple[str, ...] = ()
     not_compared: str = ""
     registered: Registered = NOBODY
+    only_kraft: tuple[str, ...] = ()
 
     @property
     def writes(self) -> int:
@@ -93,32 +103,59 @@ class LogAgainstZooKeeper:
             )
         if self.differing:
             found.append(f"{len(self.differing)} things differ, and ZooKeeper's stay; the first is {self.differing[0]}")
+        found += [f"ZooKeeper has no form of it, so it is lost: {each}" for each in self.only_kraft]
         if self.not_compared:
             found.append(f"not verified: {self.not_compared}")
         return tuple(found) or ("partition states are at their partition epochs, and nothing differs",)
 
 
 NOT_LOOKED: Final = LogAgainstZooKeeper(
-    not_compared="whether partition states are at their partition epochs (--log DIR compares, and raises them)"
+    not_compared="whether partition states are at their partition epochs, and whether something is lost for which "
+    "ZooKeeper has no form (--log DIR compares, raises the states, and names what is lost)"
 )
 
 
 def look_at_both(session: ZkSession, directory: Path) -> LogAgainstZooKeeper:
     """Raises Z2K-5001 when the log cannot be read."""
-    facts, records, registrations = LogFacts(), CommittedRecords(), _Registrations()
+    facts, without_znode, registrations = LogFacts(), _WithoutZnode(), _Registrations()
+    records = registrations.noted(without_znode.noted(read_directory(directory, CommittedRecords())))
+    why_not = _inconsistent(facts.apply, records)
+    if why_not:
+        _inconsistent(lambda _: None, records)  # the rest of the log
+        looked = LogAgainstZooKeeper(not_compared=f"whether ZooKeeper says what the log says ({why_not})")
+    else:
+        looked = _looked(compare_sides(session, facts, ExpectedDifferences(in_dual_write=True), CONSIDERATE))
+    return replace(looked, registered=registrations.found, only_kraft=without_znode.lost)
+
+
+def _inconsistent(take: Callable[[Message], None], records: Iterator[Message]) -> str:
+    """Why the records cannot be followed; empty when they were, to the last one. Raises Z2K-5001."""
     try:
-        for record in read_directory(directory, records):
-            facts.apply(record)
-            registrations.apply(record)
+        for record in records:
+            take(record)
     except FindingError as error:
         if error.code != LOG_INCONSISTENT.code:
             raise
-        return LogAgainstZooKeeper(
-            not_compared=f"whether ZooKeeper says what the log says ({error.code} {error.occurrence.text})",
-            registered=registrations.found(),
-        )
-    compared = compare_sides(session, facts, ExpectedDifferences(in_dual_write=True), CONSIDERATE)
-    return _looked(compared, registrations.found())
+        return f"{error.code} {error.occurrence.text}"
+    return ""
+
+
+class _WithoutZnode:
+    """Configuration of kinds that ZooKeeper has no form of, by records in log order."""
+
+    def __init__(self) -> None:
+        self._values: dict[ConfigKey, set[str]] = {}
+
+    def noted(self, records: Iterable[Message]) -> Iterator[Message]:
+        for record in records:
+            if isinstance(record, ConfigRecord) and record.resource_type in WITHOUT_ZNODE:
+                values = self._values.setdefault(ConfigKey(record.resource_type, record.resource_name), set())
+                (values.discard if record.value is None else values.add)(record.name)
+            yield record
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        return only_kraft((key for key, values in self._values.items() if values), named_max=None)
 
 
 class _Registrations:
@@ -128,7 +165,12 @@ class _Registrations:
         self._kraft_brokers: set[int] = set()
         self._controllers: dict[int, tuple[tuple[str, int], ...]] = {}
 
-    def apply(self, record: Message) -> None:
+    def noted(self, records: Iterable[Message]) -> Iterator[Message]:
+        for record in records:
+            self._note(record)
+            yield record
+
+    def _note(self, record: Message) -> None:
         match record:
             case RegisterBrokerRecord(is_migrating_zk_broker=False):
                 self._kraft_brokers.add(record.broker_id)
@@ -140,11 +182,12 @@ class _Registrations:
             case _:
                 pass
 
+    @property
     def found(self) -> Registered:
         return Registered(frozenset(self._kraft_brokers), dict(self._controllers))
 
 
-def _looked(compared: Comparison, registered: Registered) -> LogAgainstZooKeeper:
+def _looked(compared: Comparison) -> LogAgainstZooKeeper:
     behind = tuple(map(_behind, (each for each in compared.expected if each.rule == VERSION_LAGS)))
     differing, unread = [], 0
     for each in compared.differences:
@@ -155,7 +198,7 @@ def _looked(compared: Comparison, registered: Registered) -> LogAgainstZooKeeper
         else:
             differing.append(" ".join(filter(None, (each.family, each.key, each.field_))))
     not_compared = f"{unread} things that cannot be read" if unread else ""
-    return LogAgainstZooKeeper(behind, tuple(differing), not_compared, registered)
+    return LogAgainstZooKeeper(behind, tuple(differing), not_compared)
 
 
 def _behind(each: Difference) -> Behind:

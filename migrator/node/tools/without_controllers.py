@@ -26,6 +26,7 @@ from migrator.driver.tree import Tree, live_and_assigned
 from migrator.findings.driver import (
     LOG_HAS_TO_BE_SHOWN,
     LOG_IS_FINAL,
+    ONLY_THE_LOG_HAS,
     WITHOUT_CONTROLLERS_REFUSED,
     WITHOUT_CONTROLLERS_WOULD_DIFFER,
     WITHOUT_CONTROLLERS_WOULD_LOSE,
@@ -90,8 +91,8 @@ def plan_without_controllers(
     Raises Z2K-4211 while the intent of a finalize stands, Z2K-2132 when a log is final, Z2K-2019 with the reason why it
     may not be released, Z2K-1118 while a controller runs on one of `logs`. When that loss was not accepted: Z2K-2131
     without a log while brokers were in KRaft mode, Z2K-2070 for a log that holds what ZooKeeper lacks, Z2K-2127 for one
-    that says something else. A directory that cannot be used: Z2K-3012, Z2K-3013,
-    Z2K-5001.
+    that says something else, Z2K-2133 for one with configuration that ZooKeeper has no form of. A directory that cannot
+    be used: Z2K-3012, Z2K-3013, Z2K-5001.
     """
     observed = read_claim(session)
     _refuse_finalize(session)
@@ -118,12 +119,16 @@ def plan_without_controllers(
     )
     mirrored, furthest = _what_zookeeper_has(observed, tree, logs, accept_loss=accept_loss)
     look = NOT_LOOKED if furthest is None else look_at_both(session, furthest.directory)
-    if look.registered.kraft_brokers and not accept_loss:
-        _refuse_kraft_brokers(look.registered.kraft_brokers)
+    in_kraft_mode = look.registered.kraft_brokers - live  # one that is back registered in ZooKeeper alone
+    if in_kraft_mode and not accept_loss:
+        _refuse_kraft_brokers(in_kraft_mode)
     if look.differing and not accept_loss:
         assert furthest is not None
         count, first = len(look.differing), look.differing[0]
         raise WITHOUT_CONTROLLERS_WOULD_DIFFER.error(count=count, directory=str(furthest.directory), first=first)
+    if look.only_kraft and not accept_loss:
+        assert furthest is not None
+        raise ONLY_THE_LOG_HAS.error(directory=str(furthest.directory), lost="; ".join(look.only_kraft))
     runs = who_runs(session, (), look.registered.controllers)
     return WithoutControllersPlan(
         describe(observed), mirrored, tuple(sorted(live)), multis, look, guards(observed), runs

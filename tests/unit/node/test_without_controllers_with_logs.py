@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
+import msgspec
 import pytest
 
 from migrator.control_api.control_file import CONTROL_FILE
@@ -96,13 +97,49 @@ def refusal(logs: Sequence[Path], *, mirrored: int) -> FindingError:
     return raised.value
 
 
-def test_a_log_that_ends_with_what_zookeeper_has_no_form_of_is_no_loss(tmp_path: Path) -> None:
+def test_a_log_that_ends_with_what_zookeeper_has_no_form_of_is_not_ahead(tmp_path: Path) -> None:
     tail = [NoOpRecord(), FenceBrokerRecord(id=1, epoch=9), RegisterControllerRecord(), ELSEWHERE, NoOpRecord()]
     log = a_log(tmp_path / "log", [ISR_SHRINKS], tail)
-    assert released([log], mirrored=1).mirrored == (
+    assert released([log], mirrored=1, accept_loss=True).mirrored == (
         "everything up to offset 1 of epoch 5; a rollback loses what was committed after it",
         f"{log} (node 3000) ends at offset 6 of epoch 5: ZooKeeper lacks nothing of it",
     )
+
+
+@pytest.mark.parametrize("mirrored", [1, 4])
+def test_client_metrics_of_the_log_are_lost_only_with_consent_and_are_named_in_the_plan(
+    tmp_path: Path, mirrored: int
+) -> None:
+    """Wherever in the log they are: ZooKeeper has no form of them (F-51)."""
+    other = msgspec.structs.replace(ELSEWHERE, resource_name="others")
+    gone = msgspec.structs.replace(ELSEWHERE, resource_name="gone")
+    removed = msgspec.structs.replace(gone, value=None)
+    log = a_log(tmp_path / "log", [ISR_SHRINKS], [ELSEWHERE, gone, NoOpRecord()], [removed, other])
+    error = refusal([log], mirrored=mirrored)
+    assert error.code == "Z2K-2133"
+    assert "configuration of client-metrics clients; configuration of client-metrics others" in str(error)
+    assert "gone" not in str(error)
+    assert "--accept-loss" in error.occurrence.finding.remedy
+    look = released([log], mirrored=mirrored, accept_loss=True).look
+    assert [each for each in look.lines if "lost" in each] == [
+        "ZooKeeper has no form of it, so it is lost: configuration of client-metrics clients",
+        "ZooKeeper has no form of it, so it is lost: configuration of client-metrics others",
+    ]
+
+
+@pytest.mark.parametrize(("first", "compared"), [(ISR_SHRINKS, False), (NoOpRecord(), True)])
+def test_client_metrics_are_named_whether_or_not_the_rest_of_the_log_can_be_compared(
+    tmp_path: Path, first: Message, compared: bool
+) -> None:
+    log = a_log(tmp_path / "log", [first], [ELSEWHERE])
+    look = released([log], mirrored=1, accept_loss=True).look
+    assert bool(look.not_compared) != compared
+    assert look.only_kraft == ("configuration of client-metrics clients",)
+
+
+def test_without_a_log_the_plan_says_that_a_loss_was_not_looked_for() -> None:
+    look = released([], mirrored=1).look
+    assert "something is lost for which ZooKeeper has no form" in look.not_compared
 
 
 def test_a_loss_is_refused_with_how_many_records_and_the_remedy(tmp_path: Path) -> None:
@@ -259,6 +296,9 @@ def test_a_broker_in_kraft_mode_that_holds_no_replica_is_found_in_the_log(tmp_pa
     log = a_log(tmp_path / "log", [registered(migrating=True), registered(migrating=False)])
     error = refusal([log], mirrored=2)
     assert (error.code, "brokers [9] are registered in KRaft mode" in str(error)) == ("Z2K-2019", True)
+    back_by_hand = [RegisterBrokerRecord(broker_id=each, is_migrating_zk_broker=False) for each in (1, 2, 3)]
+    while_none_led = a_log(tmp_path / "none led", back_by_hand)
+    assert refusal([while_none_led], mirrored=3).code == "Z2K-2127", "ZooKeeper has them, so it is another reason"
     for name, last in (("back", registered(migrating=True)), ("gone", UnregisterBrokerRecord(broker_id=9))):
         again = a_log(tmp_path / name, [registered(migrating=False), last])
         assert released([again], mirrored=2, accept_loss=True).look.registered.kraft_brokers == frozenset()

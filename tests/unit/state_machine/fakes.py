@@ -71,6 +71,7 @@ class FakeController:
     finding: dict[str, Any] | None = None
     audit: dict[str, Any] | None = None
     lagging: tuple[int, int, float] = (0, 0, 0.0)
+    only_kraft: list[str] | None = field(default_factory=list)
     divergence: dict[str, Any] = field(default_factory=lambda: diverged("WITHIN"))
     asked: list[str] = field(default_factory=list)
     alarms: list[dict[str, Any]] = field(default_factory=list)
@@ -217,6 +218,7 @@ class FakeController:
                 "unmirrored_count": 0,
                 "orders": [],
                 "orders_count": 0,
+                "only_kraft": self.only_kraft,
             },
             "gate": None if self.gate is None else self.gate.as_json(),
             "export": None,

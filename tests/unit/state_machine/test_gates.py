@@ -25,6 +25,8 @@ from state_machine.policy.gates import (
     takeover_may_begin,
     zookeeper_is_controller,
 )
+from state_machine.policy.road_observations import ApprovalObserved, RoadEvidence, WayBack
+from state_machine.policy.way_back_gates import cluster_may_return
 
 NOTHING_KNOWN = Evidence(observation_age_s=None)
 PASSED_AUDITS = Inspection(passed=True, age_s=10, said="16 keys compared")
@@ -69,6 +71,7 @@ def failed(verdict: Verdict) -> str:
         abort_is_possible,
         copy_is_proven,
         rollback_is_possible,
+        cluster_may_return,
         nothing_is_claimed,
         zookeeper_is_controller,
         standing,
@@ -158,6 +161,23 @@ def test_dual_write_needs_proof() -> None:
 def test_a_rollback_is_refused_when_it_could_not_end_well(change: dict[str, Any]) -> None:
     assert rollback_is_possible(DUAL_WRITE).holds
     assert not rollback_is_possible(replace(DUAL_WRITE, **change)).holds
+
+
+@pytest.mark.parametrize(
+    ("back", "opens"),
+    [
+        (WayBack(), True),
+        (WayBack(lost=("m",)), False),
+        (WayBack(lost=("m",), consent=ApprovalObserved("Ada", 60.0, fits=True)), True),
+        (WayBack(lost=("m",), consent=ApprovalObserved("Ada", 60.0, fits=False)), False),
+        (WayBack(lost=("m",), consent=ApprovalObserved("Ada", 4 * 3600.0 + 1, fits=True)), False),
+        (None, False),
+    ],
+)
+def test_a_rollback_from_dual_write_asks_for_consent_to_what_is_lost(back: WayBack | None, opens: bool) -> None:
+    verdict = cluster_may_return(replace(DUAL_WRITE, road=RoadEvidence(fleet_problem="", log_problem="", back=back)))
+    assert verdict.holds == opens, verdict.reason()
+    assert opens or [each.codes for each in verdict.failed] == [("Z2K-4230",)]
 
 
 def test_partition_states_behind_their_epochs_are_shown_with_what_is_left() -> None:
