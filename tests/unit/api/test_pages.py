@@ -148,7 +148,7 @@ def test_the_form_shows_the_gate_and_asks_for_the_name(served: Served) -> None:
 def test_the_form_of_an_undo_says_what_is_lost(served: Served) -> None:
     served.run(served.world.to_dual_write())
     text = read(served, "/migrations/1/steps/rollback")
-    assert "Lost: records that only KRaft has" in text
+    assert "Lost: nothing that ZooKeeper lacks; the metadata log is retired" in text
 
 
 def test_a_form_records_the_same_operation_as_rest(served: Served) -> None:
