@@ -374,6 +374,9 @@ def back_lines(back: dict[str, Any] | None) -> list[str]:
     said = f"restarts {back['restarts']}, with original files {back['again']}{took}; lost: {lost}"
     if back["controllers"]:
         said = f"controllers {back['controllers']} are ours again, {said}"
+    gap = back.get("epoch_gap")
+    if gap is not None:
+        said += f"; epoch gap {gap}" + (": the rollback repairs it" if gap else "")
     return [f"rollback  {may}; {said}"]
 
 

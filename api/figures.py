@@ -41,6 +41,8 @@ def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> M
         "brokers_not_ready": float(sum(bool(broker.problem) for broker in brokers)),
         "look_age_seconds": 0.0 if look is None else now - look.at,
     }
+    gap = None if look is None else look.epoch_gap
+    values |= {} if gap is None else {"epoch_gap": float(gap)}
     return MigrationFigures(snapshot.migration.name, snapshot.phase, {**values, **_of_audits(observed.audits)})
 
 

@@ -430,6 +430,11 @@ class WayBackView(BaseModel):
     at_least_s: float | None = Field(
         description="at least so long, by assumption; none where `seconds` is known or nothing is left"
     )
+    epoch_gap: int | None = Field(
+        default=None,
+        description="how far the KRaft epoch is ahead of /controller_epoch at most, which the rollback repairs; none "
+        "while our controllers lead, or it is not known",
+    )
 
 
 class RoadView(BaseModel):

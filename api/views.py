@@ -464,6 +464,7 @@ def way_back_view(phase: Phase, back: WayBack | None, observed: Evidence) -> Way
         consented_by=None if back.consent is None or not back.consent.fits else back.consent.who,
         seconds=None if back.total_s is None else round(back.total_s, 1),
         at_least_s=None if back.least_s is None else round(back.least_s, 1),
+        epoch_gap=back.epoch_gap,
     )
 
 

@@ -35,6 +35,7 @@ GAUGES: Final = {
     "zk2kraft_brokers_not_ready": "brokers with a problem",
     "zk2kraft_round_failed": "1 while the service cannot work for this migration; `zk2kraft migrations` says why",
     "zk2kraft_look_age_seconds": "age of the last observation",
+    "zk2kraft_epoch_gap": "how far the KRaft epoch is ahead of /controller_epoch at most; every rollback repairs it",
     "zk2kraft_audit_differences": "what the last audit of dual-write found different",
     "zk2kraft_audit_passed": "1 when the last audit of dual-write passed",
     "zk2kraft_audit_passed_age_seconds": "time since an audit of dual-write passed",

@@ -186,6 +186,20 @@ class Observation(msgspec.Struct, frozen=True):
         return None if self.answering is None else self.answering.node_id
 
     @property
+    def epoch_gap(self) -> int | None:
+        """How far the KRaft epoch is ahead of `/controller_epoch` at most, at least 0. None: not known, or no KRaft
+        controller has the claim.
+
+        Stock writes the KRaft epoch into partition states. No state needs to have the newest one, so this is an upper
+        bound of what a rollback repairs. Source: Kafka 3.9 `ZkTopicMigrationClient`; failure case F-40.
+        """
+        claimed, kraft = self.zookeeper.controller_epoch, self.zookeeper.kraft_epoch
+        if claimed is None or kraft is None:
+            return None
+        newest = max(kraft, self.log.epoch) if self.log.known else kraft
+        return max(0, newest - claimed)
+
+    @property
     def log_in_migration(self) -> bool:
         """Whether some controller has the migration committed, whatever its driver is about."""
         logs = [each.status.log for each in self.controllers if each.status is not None]

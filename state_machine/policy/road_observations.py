@@ -165,6 +165,8 @@ class WayBack:
     seconds:  about how long one restart of a broker took on the way here; None before the first one.
     controller_seconds: the same of a controller. settle_s: as the service is configured; it is part of each restart.
     equal:    whether the last audit since every controller is ours again passed; None: there is none. said: its result.
+    epoch_gap: while stock leads, how far the KRaft epoch is ahead of `/controller_epoch` at most (F-40); None: ours
+              leads, whose states have no higher epoch, or it is not known.
     """
 
     restarts: tuple[int, ...] = ()
@@ -180,6 +182,7 @@ class WayBack:
     unforeseen: tuple[str, ...] = ()
     equal: bool | None = None
     said: str = ""
+    epoch_gap: int | None = None
 
     @property
     def total_s(self) -> float | None:

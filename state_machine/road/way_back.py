@@ -60,6 +60,7 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
         unforeseen=_unforeseen(snapshot, lost),
         equal=equal,
         said=said,
+        epoch_gap=_epoch_gap(snapshot),
     )
 
 
@@ -224,6 +225,14 @@ def _consent(snapshot: Snapshot, lost: Sequence[str], now: float) -> ApprovalObs
         return None
     age = now - approval.at if now >= approval.at else float("inf")
     return ApprovalObserved(approval.who, age, approval.digest == loss_digest(lost))
+
+
+def _epoch_gap(snapshot: Snapshot) -> int | None:
+    """Only stock writes KRaft epochs into partition states."""
+    look = snapshot.observation
+    if look is None or not look.log.known or look.log.leader not in snapshot.replaced:
+        return None
+    return look.epoch_gap
 
 
 def _seconds(snapshot: Snapshot, rolls: Iterable[Roll]) -> float | None:

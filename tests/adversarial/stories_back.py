@@ -172,29 +172,39 @@ def back_after_ten_elections(laboratory: Laboratory) -> None:
     """Stock changed its leader ten times, and leaders of partitions in each epoch. A broker that is controller in
     ZooKeeper mode afterwards takes every state, also when it is another broker, and changes every one of them."""
     stage, found, ours = in_soak(laboratory)
+    elect_anew(stage, 10)
+    claimed = epoch_in(stage, paths.CONTROLLER_EPOCH)
+    back_under_stock(stage, found, ours, sorted(ours), kills_at=2, end=False)
+    for _ in range(2):
+        take_states_over(stage)
+    written = epochs_of_states(stage)
+    now = epoch_in(stage, paths.CONTROLLER_EPOCH)
+    print(f"controller epoch {claimed} under stock, {now} now; states of epochs {sorted(written)}", flush=True)
+    assert max(written) <= now
+    assert min(written) > claimed, "a ZooKeeper-mode controller wrote every state anew"
+    stage.assert_proven()
+
+
+def elect_anew(stage: RoadStage, count: int) -> None:
+    """The stock controller that leads is killed, so many times, and a topic is created under each next one."""
     voters = stage.fleet.ours[0].voters
-    for number in range(10):
+    for number in range(count):
         leader = wait_leader(voters)
         stage.fleet.stock[leader].kill()
         wait_for(lambda dead=leader: None if leader_of(voters) not in (None, dead) else "nobody", "another leads")  # type: ignore[misc]
         stage.fleet.start_again(leader)
         create(stage.cluster, f"elected-{number}")
         wait_observed(voters, lambda log: all(each.lag == 0 for each in log.voters), "every voter has the log")
-    claimed = epoch_in(stage, paths.CONTROLLER_EPOCH)
-    back_under_stock(stage, found, ours, sorted(ours), kills_at=2, end=False)
-    for _ in range(2):
-        take_states_over(stage)
+
+
+def epochs_of_states(stage: RoadStage) -> set[int]:
+    """Of the controllers that wrote them, as the states of all partitions in ZooKeeper say."""
     states = [
         f"{paths.TOPICS}/{topic}/partitions/{number}/state"
         for topic in stage.cluster.zk.children(paths.TOPICS)
         for number in stage.cluster.zk.children(f"{paths.TOPICS}/{topic}/partitions")
     ]
-    written = {json.loads(stage.cluster.zk.read(path) or b"{}")["controller_epoch"] for path in states}
-    now = epoch_in(stage, paths.CONTROLLER_EPOCH)
-    print(f"controller epoch {claimed} under stock, {now} now; states of epochs {sorted(written)}", flush=True)
-    assert max(written) <= now
-    assert min(written) > claimed, "a ZooKeeper-mode controller wrote every state anew"
-    stage.assert_proven()
+    return {int(json.loads(stage.cluster.zk.read(path) or b"{}")["controller_epoch"]) for path in states}
 
 
 def epoch_in(stage: RoadStage, path: str) -> int:

@@ -1,7 +1,7 @@
-"""What the stories of the end of the road share: a look at log and partitions, a topic that is created in any case.
+"""What the stories of the end of the road share: commands, looks at log and partitions, topics, elections.
 
 In:   a cluster, or its voters.
-Elsewhere: the stories (stories_forward.py, stories_back.py), their list (end_of_road.py).
+Elsewhere: the stories (stories_forward.py, stories_back.py, stories_by_hand.py), their list (end_of_road.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -19,14 +20,18 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # publ
 
 from migrator.findings.laboratory import TOOL_FAILED
 from migrator.lab.cluster import LabCluster
+from migrator.lab.ours import PROGRAM
 from migrator.lab.service import LabService
 from migrator.node.config.properties import VoterAddress
 from state_machine.clusters.log_observer import LogObservation, LogObserver
-from tests.e2e.support import wait_for
+from tests.e2e.support import HANGS_AFTER_S, wait_for
 
 MIGRATION, POST_MIGRATION = "MIGRATION", "POST_MIGRATION"
 NOT_DONE_YET: Final = 5
 """Exit code of a step that was accepted."""
+COMMAND_S: Final = 240.0
+STANDS_S: Final = 3.0
+"""A voter that was asked and is not elected after so long is asked again."""
 
 
 class ByCommandLine(LabService):
@@ -35,18 +40,30 @@ class ByCommandLine(LabService):
     def operation(
         self, migration: int, word: str, to: str | None = None, reason: str = "", who: str = "laboratory"
     ) -> dict[str, Any]:
-        words = [word, "--url", self.url, "-m", str(migration), "--json", "--no-wait"]
+        words = ["--json", "--no-wait"]
         words += ["--to", to] if to else []
         words += ["--reason", reason] if reason else []
-        environment = {**os.environ, "ZK2KRAFT_TOKEN_FILE": str(self.token_file), "LOGNAME": who}
-        command = [sys.executable, "-m", "api", *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, check=False)
+        done = self.command(migration, word, *words, who=who)
         if done.returncode not in (0, NOT_DONE_YET):
             said = f"{done.stdout} {done.stderr}"
             raise TOOL_FAILED.error(tool=f"zk2kraft {word}", exit_code=done.returncode, output=said)
         print(f"zk2kraft {word} --to {to}: exit code {done.returncode}", flush=True)
         mine = [each for each in self.view(migration)["operations"] if (each["operation"], each["who"]) == (word, who)]
         return {"operation": max(mine, key=lambda each: int(each["id"]))}
+
+    def command(
+        self, migration: int, word: str, *words: str, who: str = "laboratory"
+    ) -> subprocess.CompletedProcess[str]:
+        """`zk2kraft WORD -m MIGRATION`, as a process of its own."""
+        environment = {**os.environ, "ZK2KRAFT_TOKEN_FILE": str(self.token_file), "LOGNAME": who}
+        command = [sys.executable, *PROGRAM, word, "--url", self.url, "-m", str(migration), *words]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=COMMAND_S, check=False)
+
+
+def without_controllers(cluster: LabCluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """`zk2kraft rollback --without-controllers`, as a process of its own."""
+    command = [sys.executable, *PROGRAM, "rollback", "--without-controllers", "-z", cluster.zookeeper_connect, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
 
 
 def wait_whole(cluster: LabCluster) -> None:
@@ -81,15 +98,19 @@ def create(cluster: LabCluster, name: str) -> None:
     wait_for(why_not, f"{name} is created")
 
 
-def observed(voters: str) -> LogObservation:
-    """What the service would see."""
+def _observer(voters: str) -> LogObserver:
     addresses = [each.partition("@") for each in voters.split(",")]
     found = [
         VoterAddress(int(node), where.rpartition(":")[0], int(where.rpartition(":")[2])) for node, _, where in addresses
     ]
+    return LogObserver(found, None)
+
+
+def observed(voters: str) -> LogObservation:
+    """What the service would see."""
 
     async def look() -> LogObservation:
-        observer = LogObserver(found, None)
+        observer = _observer(voters)
         try:
             return await observer.look(time.time())
         finally:
@@ -107,3 +128,28 @@ def wait_observed(voters: str, holds: Callable[[LogObservation], bool], what: st
 
     wait_for(why_not, what)
     return latest[0]
+
+
+def elect_in_a_row(voters: str, count: int) -> None:
+    """So many elections, each as soon as the leader of the one before is known: a follower stands when it is asked, as
+    the service asks in the soak.
+    """
+
+    async def ask() -> None:
+        observer, asked, epoch, at = _observer(voters), 0, -1, 0.0
+        try:
+            async with asyncio.timeout(HANGS_AFTER_S):
+                while asked < count:
+                    seen = await observer.look(time.time())
+                    others = [each for each in seen.voters if each.id != seen.leader and each.lag is not None]
+                    waits = seen.epoch == epoch and time.monotonic() < at + STANDS_S
+                    if not seen.known or not others or waits:
+                        await asyncio.sleep(0.02)
+                        continue
+                    with suppress(OSError, TimeoutError):  # another one was elected meanwhile
+                        await observer.ask_to_lead(min(others, key=lambda each: each.lag or 0).id, seen)
+                        asked, epoch, at = asked + 1, seen.epoch, time.monotonic()
+        finally:
+            observer.close()
+
+    asyncio.run(ask())

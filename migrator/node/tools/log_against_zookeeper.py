@@ -1,12 +1,18 @@
 """What a log on disk and ZooKeeper say differently, for a rollback without controllers.
 
 In:   a ZooKeeper session, the metadata log directory of a controller that does not run, the claim as read.
-Out:  partition states whose versions are behind their partition epochs, how many things differ otherwise, and the
-      configuration that only the log can have; the writes that raise those versions.
+Out:  partition states whose versions are behind their partition epochs, how many are ahead of them, how many things
+      differ otherwise, who is registered, and the configuration that only the log can have; the writes that raise
+      those that are behind.
 Elsewhere: records that ZooKeeper never got (unmirrored.py), the rollback itself (without_controllers.py), the same
 while a controller lives (driver.lagging, rollback.py).
 Why: brokers keep the partition epochs that our controllers told them. A ZooKeeper controller refuses ISR changes of a
 partition whose state znode is at a lower version. Nobody is left to raise it, so the command does.
+A stock controller writes states again that did not change, so their versions run ahead. Nothing is lost by that, as the
+content is compared by itself. The ZooKeeper controller refuses ISR changes there as well, until it gives the partition
+another leader epoch, as it does when a broker with a replica of it stops. So the brokers are restarted afterwards.
+Source: Kafka 3.9 `ReplicaManager.becomeLeaderOrFollower` (only a higher leader epoch counts),
+`KafkaController.doControlledShutdown`.
 """
 
 from __future__ import annotations
@@ -17,7 +23,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from migrator.audit.compare import VERSION_LAGS, Comparison, Difference, DifferenceKind, ExpectedDifferences
+from migrator.audit.compare import (
+    STOCK_RUNS_AHEAD,
+    VERSION_LAGS,
+    Comparison,
+    Difference,
+    DifferenceKind,
+    ExpectedDifferences,
+)
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import ORDERS, PRODUCER_IDS, LogFacts
 from migrator.audit.quick import compare_sides
@@ -77,11 +90,13 @@ NOBODY: Final = Registered(frozenset(), MappingProxyType({}))
 class LogAgainstZooKeeper:
     """differing: what is not the same, by name. not_compared: why some of it, or all, could not be compared.
 
+    ahead: how many states have a version above their partition epoch, as a stock controller leaves them.
     registered: who is registered in the log.
     only_kraft: configuration for which ZooKeeper has no form, all of it, in words.
     """
 
     behind: tuple[Behind, ...] = ()
+    ahead: int = 0
     differing: tuple[str, ...] = ()
     not_compared: str = ""
     registered: Registered = NOBODY
@@ -100,6 +115,11 @@ class LogAgainstZooKeeper:
             found.append(
                 f"{len(self.behind)} partition states are behind their partition epochs; {self.writes} writes raise "
                 f"them first, about {seconds} s"
+            )
+        if self.ahead:
+            found.append(
+                f"{self.ahead} partition states are ahead of their partition epochs, as stock controllers leave them; "
+                "restart each broker afterwards, one at a time: before that, such a partition may keep its ISR"
             )
         if self.differing:
             found.append(f"{len(self.differing)} things differ, and ZooKeeper's stay; the first is {self.differing[0]}")
@@ -124,7 +144,8 @@ def look_at_both(session: ZkSession, directory: Path) -> LogAgainstZooKeeper:
         _inconsistent(lambda _: None, records)  # the rest of the log
         looked = LogAgainstZooKeeper(not_compared=f"whether ZooKeeper says what the log says ({why_not})")
     else:
-        looked = _looked(compare_sides(session, facts, ExpectedDifferences(in_dual_write=True), CONSIDERATE))
+        rules = ExpectedDifferences(in_dual_write=True, ours_leads=False)  # nobody is left who could tell who led
+        looked = _looked(compare_sides(session, facts, rules, CONSIDERATE))
     return replace(looked, registered=registrations.found, only_kraft=without_znode.lost)
 
 
@@ -189,6 +210,7 @@ class _Registrations:
 
 def _looked(compared: Comparison) -> LogAgainstZooKeeper:
     behind = tuple(map(_behind, (each for each in compared.expected if each.rule == VERSION_LAGS)))
+    ahead = sum(each.rule == STOCK_RUNS_AHEAD for each in compared.expected)
     differing, unread = [], 0
     for each in compared.differences:
         if each.family in SETTLED_OTHERWISE:
@@ -198,7 +220,7 @@ def _looked(compared: Comparison) -> LogAgainstZooKeeper:
         else:
             differing.append(" ".join(filter(None, (each.family, each.key, each.field_))))
     not_compared = f"{unread} things that cannot be read" if unread else ""
-    return LogAgainstZooKeeper(behind, tuple(differing), not_compared)
+    return LogAgainstZooKeeper(behind, ahead, tuple(differing), not_compared)
 
 
 def _behind(each: Difference) -> Behind:

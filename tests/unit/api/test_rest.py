@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError, ProgrammingError
 
@@ -357,6 +358,18 @@ def test_figures_name_the_phase_and_the_seconds_without_a_controller(served: Ser
     assert 'zk2kraft_phase{migration="orders",phase="DUAL_WRITE"} 1.0' in text
     assert 'zk2kraft_without_controller_seconds{migration="orders"} 0.0' in text
     assert 'zk2kraft_last_window_seconds{migration="orders"} 0.08' in text
+    assert 'zk2kraft_epoch_gap{migration="orders"} 0.0' in text
+
+
+def test_the_epoch_gap_is_a_figure_as_long_as_it_is_known(served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    zookeeper = served.world.zookeeper
+    zookeeper.observed = msgspec.structs.replace(zookeeper.observed, kraft_epoch=11, controller_epoch=4)
+    served.rounds(1)
+    assert 'zk2kraft_epoch_gap{migration="orders"} 7.0' in served.http.get("/metrics").text
+    zookeeper.nobody_rules()
+    served.rounds(1)
+    assert "zk2kraft_epoch_gap{" not in served.http.get("/metrics").text
 
 
 # --- who may ask ------------------------------------------------------------------------------------------

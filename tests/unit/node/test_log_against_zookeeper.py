@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,35 @@ def test_versions_that_are_behind_are_raised_before_the_claim_goes(tmp_path: Pat
     execute_without_controllers(ensemble.session(), plan)  # type: ignore[arg-type]
     assert (ensemble.nodes[STATE].version, ensemble.nodes[STATE].data) == (version + CHANGES, data)
     assert paths.CONTROLLER not in ensemble.nodes
+
+
+def written_again(place: Path, changes: int = 3) -> tuple[FakeEnsemble, Path]:
+    """As stock does when it begins to lead: the same data once more, without an entry in the log."""
+    ensemble, log = a_cluster_and_its_log(place)
+    for _ in range(changes):
+        ensemble.apply(Multi((SetData(STATE, ensemble.nodes[STATE].data),)), 0)
+    return ensemble, log
+
+
+def test_versions_that_stock_left_ahead_lose_nothing_and_are_named(tmp_path: Path) -> None:
+    ensemble, log = written_again(tmp_path / "log")
+    version = ensemble.nodes[STATE].version
+    plan = planned(ensemble, log)
+    assert (plan.look.ahead, plan.look.behind, plan.look.differing) == (1, (), ())
+    (line,) = plan.look.lines
+    assert line.startswith("1 partition states are ahead of their partition epochs, as stock controllers leave them")
+    assert "restart each broker afterwards" in line
+    execute_without_controllers(ensemble.session(), plan)  # type: ignore[arg-type]
+    assert ensemble.nodes[STATE].version == version
+    assert paths.CONTROLLER not in ensemble.nodes
+
+
+def test_content_that_differs_in_a_state_that_is_ahead_is_refused(tmp_path: Path) -> None:
+    ensemble, log = written_again(tmp_path / "log")
+    state = json.loads(ensemble.nodes[STATE].data)
+    ensemble.apply(Multi((SetData(STATE, json.dumps({**state, "isr": state["isr"][:1]}).encode()),)), 0)
+    with pytest.raises(FindingError, match="Z2K-2127"):
+        planned(ensemble, log)
 
 
 def test_without_a_log_nobody_knows_whether_versions_are_behind(tmp_path: Path) -> None:

@@ -80,6 +80,26 @@ def test_the_migration_znode_tells_what_is_mirrored(claim: ClaimObservation, off
     assert observed_in_zookeeper(claim, OURS, ()).migration_offset == offset
 
 
+@pytest.mark.parametrize(
+    ("claimed", "kraft", "in_log", "gap"),
+    [
+        (14, 22, None, 8),
+        (14, 22, 25, 11),
+        (14, 22, 9, 8),
+        (30, 22, 25, 0),
+        (None, 22, 25, None),
+        (14, None, 25, None),
+    ],
+    ids=["the log is not known", "a later leader has not claimed", "an earlier look", "none", "no epoch", "a broker"],
+)
+def test_the_epoch_gap_is_an_upper_bound_and_unknown_where_a_part_of_it_is(
+    claimed: int | None, kraft: int | None, in_log: int | None, gap: int | None
+) -> None:
+    zookeeper = ZooKeeperObservation(Holder.OURS, 3000, kraft_epoch=kraft, controller_epoch=claimed)
+    log = LogObservation() if in_log is None else LogObservation(problem="", epoch=in_log)
+    assert Observation(1.0, zookeeper=zookeeper, log=log).epoch_gap == gap
+
+
 def a_driver(without_ms: int | None = None, window_ms: int | None = None) -> ControllerObservation:
     driver = {"without_controller_ms": without_ms, "window_ms": window_ms}
     return ControllerObservation(3000, 1, a_status(quorum={"leader": 3000, "epoch": 1}, driver=driver))

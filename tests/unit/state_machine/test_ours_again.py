@@ -296,6 +296,27 @@ def test_a_loss_that_only_ours_reports_needs_consent_before_the_brokers_go_back(
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("claimed", "said"),
+    [(4, "; epoch gap 7: the rollback repairs it"), (20, "; epoch gap 0"), (None, "lost: directory assignments only")],
+)
+def test_the_epoch_gap_is_told_while_stock_leads(world: UnderStock, claimed: int | None, said: str) -> None:
+    def line() -> str:
+        view = migration_view(world.store, world.id, world.clock()).model_dump()
+        return back_lines(view["road"]["back"])[0]
+
+    async def story() -> None:
+        await world.to_replacing()
+        zookeeper = world.zookeeper
+        zookeeper.observed = msgspec.structs.replace(zookeeper.observed, kraft_epoch=11, controller_epoch=claimed)
+        await world.turn(2)
+        assert "epoch gap" not in line(), "ours leads"
+
+    asyncio.run(story())
+    world.was_rolled(Roll.STOCK, NODES)
+    assert line().endswith(said)
+
+
 def test_an_intent_in_zookeeper_that_a_restored_database_does_not_know_closes_the_gate(world: UnderStock) -> None:
     async def story() -> None:
         await world.to_soak()
