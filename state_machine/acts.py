@@ -40,7 +40,7 @@ from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_observations import Roll
-from state_machine.policy.way_back_gates import is_only_not_audited, ours_lead_again
+from state_machine.policy.way_back_gates import cluster_has_returned, is_only_not_audited, ours_lead_again
 from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.settings import ServiceSettings
@@ -262,6 +262,9 @@ class Acts:
 
     async def _replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Those that are not replaced yet are kept running."""
+        released = await self._returned(snapshot, evidence)
+        if released is not None:
+            return released
         kept = await self._supervisor.keep_running(snapshot, without=snapshot.replaced)
         if kept is not None and kept.problems:
             return kept
@@ -271,6 +274,9 @@ class Acts:
         return await self._step_when_open(snapshot, evidence, Trigger.CONTROLLERS_REPLACED, "every voter is stock")
 
     async def _soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        released = await self._returned(snapshot, evidence)
+        if released is not None:
+            return released
         return self._then(snapshot, evidence, await self._road.soak(snapshot, evidence))
 
     async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
@@ -289,6 +295,12 @@ class Acts:
     async def _released(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """`zk2kraft rollback --without-controllers` with all of ours dead: the cluster says that it went back."""
         if not evidence.silent or not zookeeper_is_controller(evidence).holds:
+            return None
+        return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
+
+    async def _returned(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """The same after stock was stopped (docs/undo.md, "Without ours")."""
+        if not cluster_has_returned(evidence).holds:
             return None
         return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
 

@@ -40,7 +40,12 @@ from state_machine.policy.road_gates import (
     may_replace_controllers,
     may_roll_brokers,
 )
-from state_machine.policy.way_back_gates import brokers_may_return, cluster_may_return, controllers_may_return
+from state_machine.policy.way_back_gates import (
+    brokers_may_return,
+    cluster_has_returned,
+    cluster_may_return,
+    controllers_may_return,
+)
 
 
 class Phase(StrEnum):
@@ -224,6 +229,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.AUDIT, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
     (Phase.DUAL_WRITE, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
     (Phase.ROLLING_BROKERS, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
+    (Phase.REPLACING_CONTROLLERS, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=cluster_has_returned),
+    (Phase.SOAK, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=cluster_has_returned),
     (Phase.ROLLING_BACK, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
 }
 

@@ -23,6 +23,7 @@ from state_machine.policy.gates import (
     driver_text,
     observed_at,
     rollback_is_possible,
+    zookeeper_is_controller,
 )
 from state_machine.policy.road_conditions import (
     APPROVAL_S,
@@ -256,6 +257,14 @@ def cost_of(back: WayBack) -> str:
     if back.total_s:
         return f"{said}; about {back.total_s:.0f} s, by what restarts took before"
     return said if back.least_s is None else f"{said}; at least {back.least_s:.0f} s, by assumption: none was measured"
+
+
+def cluster_has_returned(evidence: Evidence) -> Verdict:
+    """From controllers of stock, by hand: a ZooKeeper-mode broker is controller, and nobody leads the log any more."""
+    leader = road_of(evidence).leader
+    said = "nobody leads it" if leader is None else f"controller {leader} leads it"
+    in_zookeeper = zookeeper_is_controller(evidence).conditions[:2]
+    return Verdict((*in_zookeeper, Condition("nobody leads the metadata log", leader is None, said)))
 
 
 def claim_is_gone(evidence: Evidence) -> Verdict:

@@ -105,6 +105,7 @@ def back_by_hand_from_stock(laboratory: Laboratory) -> None:
     again = without_controllers(cluster)
     assert (again.returncode, "is controller already" in again.stderr) == (2, True), again.stdout + again.stderr
 
+    stage.service.wait_phase(stage.migration, "ROLLED_BACK")  # also while it is paused
     assert_zookeeper_mode_works(stage, claimed, "made-afterwards")
     isr_shrinks_and_grows(stage, cluster.brokers[0])
     for broker in cluster.brokers:

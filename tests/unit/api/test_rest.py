@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError, ProgrammingError
 
 from state_machine.audits import audit_rows
+from state_machine.clusters.log_observer import LogObservation
 from state_machine.commands import Result
 from state_machine.policy.phases import Phase
 from tests.unit.api.service import Served
@@ -278,6 +279,7 @@ def test_while_no_controller_answers_brokers_are_shown_as_they_were(served: Serv
     served.run(served.world.to_dual_write())
     served.world.launcher.answers = False
     served.world.controller.kill()
+    served.world.log.observed = LogObservation(problem="3000: refused", no_leader=True)
     served.rounds(3)
     whole = served.get("/migrations/1")
     assert whole["brokers"][0]["registered"] is None

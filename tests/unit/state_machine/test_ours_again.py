@@ -92,6 +92,27 @@ def test_from_the_soak_ours_take_the_place_of_stock_the_leader_last_then_the_bro
     assert all(each.whole and each.diff for each in report.restarts if each.phase == Phase.ROLLING_BACK)
 
 
+def test_a_cluster_that_went_back_without_ours_is_found_in_zookeeper_also_while_paused(world: UnderStock) -> None:
+    """docs/undo.md, "Without ours": stock is stopped, and a broker is controller after `--without-controllers`."""
+
+    async def story() -> int:
+        await world.to_soak()
+        await world.run_operation("PAUSE", who="Ada")
+        await world.turn(3)
+        known = len(world.acts)
+        assert world.phase is Phase.SOAK
+        for node in NODES:
+            (world.hosts.home / str(node) / "state").write_text("stopped")
+        world.zookeeper.broker_rules()
+        await world.turn(3)
+        return known
+
+    known = asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK, world.waiting
+    assert world.events[-1].trigger == "FOUND_ROLLED_BACK"
+    assert world.acts[known:] == [], "nothing is started or stopped"
+
+
 @pytest.mark.parametrize("replaced", [0, 1])
 def test_of_a_replacement_that_is_half_done_only_stock_ones_go_back(world: UnderStock, replaced: int) -> None:
     async def story() -> int:
