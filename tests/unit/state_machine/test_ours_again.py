@@ -29,6 +29,7 @@ from state_machine.policy.road_observations import (
 from state_machine.policy.undo import undo_of
 from state_machine.policy.way_back_gates import controllers_may_return, cost_of, ours_lead_again
 from state_machine.road import controllers_back
+from state_machine.road.roller import cluster_ready
 from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 from tests.unit.state_machine.test_road_gates import closed, codes, evidence, voters
 from tests.unit.state_machine.test_rolling import BROKERS
@@ -90,6 +91,18 @@ def test_from_the_soak_ours_take_the_place_of_stock_the_leader_last_then_the_bro
     told = [(each.roll, each.node) for each in report.restarts if each.phase == Phase.ROLLING_BACK]
     assert told == [("ours", 3000), ("ours", 3002), ("ours", 3001), ("back", 2), ("back", 1), ("back", 0)]
     assert all(each.whole and each.diff for each in report.restarts if each.phase == Phase.ROLLING_BACK)
+
+
+@pytest.mark.parametrize(
+    ("roll", "zookeeper", "waits"), [(Roll.OURS, (), False), (Roll.OURS, (2,), True), (Roll.STOCK, (), True)]
+)
+def test_ours_come_back_where_stock_never_ends_its_comparison(
+    roll: Roll, zookeeper: tuple[int, ...], waits: bool
+) -> None:
+    """With configuration of clients' metrics in the log it begins anew each minute, and writes nothing (F-51)."""
+    lags = cluster_ready(evidence({"dual_write_lag": 12, "zookeeper": zookeeper}), roll)
+    names = [each.name for each in lags.conditions if not each.holds]
+    assert ("ZooKeeper has every committed change" in names) == waits
 
 
 def test_a_cluster_that_went_back_without_ours_is_found_in_zookeeper_also_while_paused(world: UnderStock) -> None:
