@@ -470,6 +470,12 @@ def rollback(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="only with it: lose what a given log has and ZooKeeper lacks")
     ] = False,
+    stopped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stopped", help="only with it: HOST:PORT of a listener where no controller runs, as you have seen"
+        ),
+    ] = None,
     drop_orders: Annotated[
         bool, typer.Option("--drop-orders", help="only with it: delete orders below /admin without carrying them out")
     ] = False,
@@ -491,9 +497,14 @@ def rollback(
         from api.commands import clusters
 
         consent = {"accept_loss": accept_loss, "drop_orders": drop_orders}
-        raise typer.Exit(clusters.rollback_without_controllers(zookeeper, logs or [], execute=execute, **consent))
-    if logs or execute or accept_loss or drop_orders:
-        raise typer.BadParameter("--log, --execute, --accept-loss and --drop-orders need --without-controllers")
+        done = clusters.rollback_without_controllers(
+            zookeeper, logs or [], execute=execute, stopped=stopped or [], **consent
+        )
+        raise typer.Exit(done)
+    if logs or execute or accept_loss or drop_orders or stopped:
+        raise typer.BadParameter(
+            "--log, --execute, --accept-loss, --stopped and --drop-orders need --without-controllers"
+        )
     _step("rollback", migration, None, reason, expected_version, dry_run, None if no_wait else wait, url, as_json)
 
 

@@ -86,14 +86,16 @@ def open_backup(file: Path, key: str, out: Path) -> int:
 
 
 def rollback_without_controllers(
-    zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool, drop_orders: bool
+    zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool, drop_orders: bool, stopped: list[str]
 ) -> int:
     from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
     from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         try:
-            plan = plan_without_controllers(session, logs, accept_loss=accept_loss, drop_orders=drop_orders)
+            plan = plan_without_controllers(
+                session, logs, accept_loss=accept_loss, drop_orders=drop_orders, stopped=stopped
+            )
             print("before", *plan.before, sep="\n  ")
             print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
             print("what differs from the metadata log", *plan.look.lines, sep="\n  ")

@@ -11,6 +11,7 @@ Source: KIP-595 (Fetch, DescribeQuorum), KIP-630 (FetchSnapshot); Kafka 3.9 `Clu
 from __future__ import annotations
 
 import asyncio
+import errno
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -308,7 +309,7 @@ class LogObserver:
                 found = await self._describe_at(voter.id)
             except (OSError, TimeoutError, FindingError) as error:
                 reasons.append(f"{voter.id}: {words_of(error)}")
-                certain = certain and isinstance(error, ConnectionRefusedError)
+                certain = certain and _refuses(error)
                 continue
             if found is not None:
                 self._leader = voter.id
@@ -474,6 +475,13 @@ class LogObserver:
             ),
             only_kraft=only_kraft(image.configs),
         )
+
+
+def _refuses(error: Exception) -> bool:
+    """Whether nothing listens there. For a name with several addresses, asyncio makes one OSError of all texts."""
+    said = str(error)
+    failed, refused = said.count("Connect call failed"), said.count(f"[Errno {errno.ECONNREFUSED}] Connect call failed")
+    return isinstance(error, ConnectionRefusedError) or 0 < failed == refused
 
 
 async def _undivided(work: Callable[..., None], *arguments: Any) -> None:

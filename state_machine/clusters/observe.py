@@ -21,7 +21,6 @@ from migrator.control_api.states import State
 from migrator.control_api.status import ControllerStatus, DriverStatus, FindingJson
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
-from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.service import CONTROLLER_NOT_REACHED
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKEEPER_UNREACHABLE
 from migrator.model.image import Image
@@ -43,9 +42,10 @@ ZOOKEEPER_WAIT_S: Final = 2.0
 CONNECT_S: Final = 5.0
 INTENT_SHOWN: Final = 500
 NO_ANSWER: Final = ("", ZOOKEEPER_UNREACHABLE.code, ZOOKEEPER_LOST.code, ZOOKEEPER_REFUSES.code)
-"""How an observation fails when the ensemble, or its access lists, let this login read nothing; empty: in time."""
-NOT_TOLD: Final = (ZOOKEEPER_LOGIN_UNUSABLE.code, "unexpected")
-"""How it fails for a reason of this side: whether the ensemble would answer is not known."""
+"""How an observation fails when the ensemble, or its access lists, let this login read nothing; empty: in time.
+
+Another code does not tell whether the ensemble would answer, as that of a login or a certificate of this side.
+"""
 GAPS_KEPT: Final = 50
 """A migration has a handful; a cluster in trouble must not make its rows grow."""
 
@@ -121,10 +121,13 @@ class ZooKeeperObservation(msgspec.Struct, frozen=True):
     def reachable(self) -> bool | None:
         """Whether the ensemble lets this service read. None: it was not observed, or the reason is on this side."""
         if self.holder is not Holder.UNKNOWN:
-            return True
-        if not self.problem or self.code in NOT_TOLD:
-            return None
-        return self.code not in NO_ANSWER
+            return not self.is_empty
+        return False if self.problem and self.code in NO_ANSWER else None
+
+    @property
+    def is_empty(self) -> bool:
+        """It answers, and has nothing of the cluster any more: the chroot was deleted."""
+        return self.holder is Holder.NOBODY and self.cluster_id is None and self.controller_epoch in (None, -1)
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -145,6 +148,7 @@ class Observation(msgspec.Struct, frozen=True):
     settled_since: since when looks have found no partition under-replicated or without a leader.
     lacking_since: since when looks have found under-replicated partitions while no broker was missing.
     brokers_gone_since: since when looks have found `/brokers/ids` empty.
+    unled_since: since when looks at the log have found nobody who leads it, or could not read it.
     zookeeper_at: when `zookeeper` was read; before `at` where it is read less often.
     """
 
@@ -160,6 +164,7 @@ class Observation(msgspec.Struct, frozen=True):
     settled_since: float | None = None
     lacking_since: float | None = None
     brokers_gone_since: float | None = None
+    unled_since: float | None = None
     zookeeper_at: float | None = None
 
     @property
@@ -391,6 +396,7 @@ def summed_up(
         windows=_with_gap(earlier.windows, now, None if measured is None else measured / 1000),
         settled_since=_since(earlier.settled_since, now) if settled else None,
         lacking_since=_since(earlier.lacking_since, now) if lacking else None,
+        unled_since=_since(earlier.unled_since, now) if log is not None and not seen_log.known else None,
         brokers_gone_since=_since(earlier.brokers_gone_since, now) if gone else None,
     )
 

@@ -254,6 +254,8 @@ class RoadEvidence:
 
     fleet_problem: why nodes cannot be operated; empty when they can.
     log_problem:   why the log is not observed; empty when it is.
+    no_leader:     every voter was asked, or refused the connection, and none leads. unled_s: for how long nobody was
+                   found to lead, or no voter could be asked; None: one leads.
     gone_s:        for how long `/brokers/ids` has been empty; None while it is not, or is not known.
     dual_write_lag: records that ZooKeeper lacks; None: not known.
     replacing:     findings that speak against replacing ours, (code, words); None: not known.
@@ -275,6 +277,8 @@ class RoadEvidence:
     log_problem: str
     migration: str = "NONE"
     leader: int | None = None
+    no_leader: bool = False
+    unled_s: float | None = None
     kraft: tuple[int, ...] = ()
     zookeeper: tuple[int, ...] = ()
     not_ready: tuple[int, ...] = ()

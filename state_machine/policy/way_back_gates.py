@@ -8,6 +8,8 @@ Source: failure cases F-41 and F-51.
 
 from __future__ import annotations
 
+from typing import Final
+
 from migrator.control_api.states import State
 from migrator.findings.road import (
     FILE_OF_BEFORE_LOST,
@@ -37,6 +39,9 @@ from state_machine.policy.road_conditions import (
     zookeeper_follows,
 )
 from state_machine.policy.road_observations import RoadEvidence, WayBack
+
+UNLED_S: Final = 60.0
+"""Hosts that are switched off refuse no connection. A look that fails may be a slow network; many looks are not."""
 
 
 def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
@@ -261,10 +266,14 @@ def cost_of(back: WayBack) -> str:
 
 def cluster_has_returned(evidence: Evidence) -> Verdict:
     """From controllers of stock, by hand: a ZooKeeper-mode broker is controller, and nobody leads the log any more."""
-    leader = road_of(evidence).leader
-    said = "nobody leads it" if leader is None else f"controller {leader} leads it"
+    road = road_of(evidence)
+    unled = road.unled_s or 0.0
+    said = (
+        f"no voter that leads was found for {unled:.0f} s" if road.leader is None else f"controller {road.leader} leads"
+    )
+    nobody = road.leader is None and (road.no_leader or unled >= UNLED_S)
     in_zookeeper = zookeeper_is_controller(evidence).conditions[:2]
-    return Verdict((*in_zookeeper, Condition("nobody leads the metadata log", leader is None, said)))
+    return Verdict((*in_zookeeper, Condition("nobody leads the metadata log", nobody, said)))
 
 
 def claim_is_gone(evidence: Evidence) -> Verdict:

@@ -128,7 +128,8 @@ class ZooKeeperEndDocument(msgspec.Struct, frozen=True):
 
     at: when it was observed last. reachable: None while that is not known. problem: why it is not reachable.
     unreachable_since: the first observation of an unbroken row without an answer. unobserved_s: of the time since then,
-    what the service did not observe, because it did not run. kept_days: as configured.
+    what the service did not observe, because it did not run. kept_days: as configured. empty: it answers, and has
+    nothing of this cluster any more.
     """
 
     at: float
@@ -137,6 +138,7 @@ class ZooKeeperEndDocument(msgspec.Struct, frozen=True):
     problem: str = ""
     unreachable_since: float | None = None
     unobserved_s: float = 0.0
+    empty: bool = False
 
     @property
     def may_delete_from(self) -> float | None:

@@ -127,10 +127,9 @@ class OwnZnodes:
             return kept.before is None or bool(kept.before.problem)
         if snapshot.phase is not Phase.ROLLED_BACK:
             return False
-        if kept.after is None or kept.after.problem:
-            return True
-        is_late = self._clock() - snapshot.migration.since > NOT_OVER_S
-        return not is_late and not nothing_is_left(kept.after, paths.chroot_of(snapshot.inventory.zookeeper))
+        if self._clock() - snapshot.migration.since > NOT_OVER_S:
+            return False
+        return kept.after is None or not nothing_is_left(kept.after, paths.chroot_of(snapshot.inventory.zookeeper))
 
     async def _list(self, snapshot: Snapshot, known: tuple[str, ...]) -> ZnodeList:
         at, phase = self._clock(), snapshot.phase.value

@@ -76,6 +76,8 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         log_problem="" if fresh else log.problem or f"it was last read {now - log.at:.0f} s ago",
         migration=log.migration,
         leader=log.leader,
+        no_leader=log.no_leader,
+        unled_s=None if look is None or look.unled_since is None else now - look.unled_since,
         kraft=tuple(each.id for each in log.brokers if each.mode == "KRaft"),
         zookeeper=tuple(each.id for each in log.brokers if each.mode != "KRaft"),
         not_ready=tuple(each.id for each in log.brokers if not each.ready),

@@ -27,6 +27,8 @@ def observed_end(before: ZooKeeperEndDocument | None, look: Observation, kept_da
     if at is None or found.reachable is None:
         known = before or ZooKeeperEndDocument(look.at, None, kept_days, problem=found.problem)
         return msgspec.structs.replace(known, kept_days=kept_days)
+    if found.is_empty:
+        return ZooKeeperEndDocument(at, False, kept_days, empty=True)
     if found.reachable:
         return ZooKeeperEndDocument(at, True, kept_days)
     if before is None or before.unreachable_since is None or at < before.at:
@@ -43,6 +45,8 @@ def end_text(found: ZooKeeperEndDocument | None, connect: str) -> str:
     if found is None or found.reachable is None:
         why = "" if found is None or not found.problem else f" ({found.problem})"
         return f"ZooKeeper at {connect}: whether it is still reachable is not known yet{why}"
+    if found.empty:
+        return f"ZooKeeper at {connect} has nothing of this cluster any more"
     days = f"{found.kept_days:g} days"
     if found.unreachable_since is None or found.may_delete_from is None:
         return (

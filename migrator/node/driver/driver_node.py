@@ -209,6 +209,8 @@ class DriverNode:
         self.events.wake()
         self._note_what_surveys_miss(delta)
         self.only_kraft.published(delta)
+        if any(new is not None and not new.migrating for new in map(delta.after.brokers.get, delta.brokers)):
+            self.claim_watch.look()  # which notes brokers in KRaft mode; some of them cause no write to ZooKeeper
         if self.now.state is State.RESUMING and not delta.is_empty:
             self.divergence.committed(delta.after.position.offset)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:

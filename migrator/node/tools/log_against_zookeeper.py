@@ -149,6 +149,17 @@ def look_at_both(session: ZkSession, directory: Path) -> LogAgainstZooKeeper:
     return replace(looked, registered=registrations.found, only_kraft=without_znode.lost)
 
 
+def look_at_log(directory: Path) -> LogAgainstZooKeeper:
+    """Who is registered in it, and what only it has: where `/migration` does not say up to which offset ZooKeeper is
+    complete, nothing is compared. Raises Z2K-5001.
+    """
+    without_znode, registrations = _WithoutZnode(), _Registrations()
+    _inconsistent(
+        lambda _: None, registrations.noted(without_znode.noted(read_directory(directory, CommittedRecords())))
+    )
+    return replace(NOT_LOOKED, registered=registrations.found, only_kraft=without_znode.lost)
+
+
 def _inconsistent(take: Callable[[Message], None], records: Iterator[Message]) -> str:
     """Why the records cannot be followed; empty when they were, to the last one. Raises Z2K-5001."""
     try:

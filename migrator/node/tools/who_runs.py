@@ -10,10 +10,12 @@ are seen by their directories' locks and by the listeners in a log only.
 
 from __future__ import annotations
 
+import errno
 import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -21,7 +23,7 @@ from typing import Final
 import msgspec
 
 from migrator.control_api.control_file import CONTROL_FILE
-from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.preflight import CONTROLLERS_RUN
 from migrator.findings.quorum import DIRECTORY_LOCKED
 from migrator.node.log.storage import DirectoryLock, read_meta_properties
@@ -40,6 +42,10 @@ CONNECTS_S: Final = 3.0
 """A host that answers does so in milliseconds; one that is down costs this long, once for each listener."""
 
 
+NO_SUCH_NETWORK: Final = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""Of a name's address by IPv6, where this host has none."""
+
+
 class _Control(msgspec.Struct):
     """What is read of `zk2kraft-control.json`."""
 
@@ -55,12 +61,12 @@ def who_runs(
 ) -> Occurrence | None:
     """session: None where only directories are asked about. directories: with `meta.properties`; one that cannot be
     read says nothing here. listeners: of registered controllers, ours or Kafka's, (host, port) by id: Kafka's own show
-    nothing in ZooKeeper, and accept connections for as long as they run.
+    nothing in ZooKeeper. One that refuses connections does not run; one that cannot be reached may run.
     """
     found = [
         *(() if session is None else _sessions(session)),
         *filter(None, map(_process_on, directories)),
-        *filter(None, (_process_at(node, *place) for node, places in listeners.items() for place in places)),
+        *_processes_at(listeners),
     ]
     return CONTROLLERS_RUN.found(controllers="; ".join(found)) if found else None
 
@@ -90,13 +96,28 @@ def _process_on(directory: Path) -> str | None:
     return f"controller {_node(directory)}, {process}, which runs on {directory}"
 
 
+def _processes_at(listeners: Mapping[int, Sequence[tuple[str, int]]]) -> list[str]:
+    """All at once: a host that is down costs its time only once."""
+    places = [(node, host, port) for node, each in listeners.items() for host, port in each]
+    if not places:
+        return []
+    with ThreadPoolExecutor(len(places), thread_name_prefix="controllers") as threads:
+        return [*filter(None, threads.map(lambda place: _process_at(*place), places))]
+
+
 def _process_at(node: int, host: str, port: int) -> str | None:
     """Whatever accepts there: another program that got the port counts too, and is named by its place."""
     try:
-        with socket.create_connection((host, port), timeout=CONNECTS_S):
+        with socket.create_connection((host, port), timeout=CONNECTS_S, all_errors=True):
             return f"controller {node}, as which something accepts connections at {host}:{port}"
-    except OSError:
+    except ExceptionGroup as failed:  # one of each address of this name
+        errors = [each for each in failed.exceptions if isinstance(each, OSError)]
+    except OSError as error:
+        errors = [error]
+    others = [each for each in errors if not isinstance(each, ConnectionRefusedError)]
+    if len(others) < len(errors) and all(each.errno in NO_SUCH_NETWORK for each in others):
         return None
+    return f"controller {node} perhaps, as {host}:{port} cannot be reached ({words_of(others[0])})"
 
 
 def _control(directory: Path) -> _Control | None:

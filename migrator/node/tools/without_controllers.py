@@ -14,7 +14,7 @@ the block after the one that `/latest_producer_id_block` names, whatever its own
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,18 +33,19 @@ from migrator.findings.driver import (
 )
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import FINALIZE_INTENT_STANDS
-from migrator.model.image import Position
+from migrator.model.image import NOWHERE, Position
 from migrator.node.tools.log_against_zookeeper import (
     NOT_LOOKED,
     LogAgainstZooKeeper,
     guards,
     look_at_both,
+    look_at_log,
     raise_versions,
 )
 from migrator.node.tools.unmirrored import LogLook, home_of, identity, look_into
 from migrator.node.tools.who_runs import who_runs
 from migrator.node.zookeeper.claims import read_claim
-from migrator.node.zookeeper.kraft_brokers import noted_kraft_brokers
+from migrator.node.zookeeper.kraft_brokers import kraft_brokers
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
@@ -81,10 +82,16 @@ class WithoutControllersPlan:
 
 
 def plan_without_controllers(
-    session: ZkSession, logs: Sequence[Path] = (), *, accept_loss: bool = False, drop_orders: bool = False
+    session: ZkSession,
+    logs: Sequence[Path] = (),
+    *,
+    accept_loss: bool = False,
+    drop_orders: bool = False,
+    stopped: Collection[str] = (),
 ) -> WithoutControllersPlan:
     """logs: metadata log directories of voters; without them nothing is compared.
 
+    stopped: HOST:PORT of controllers' listeners behind which somebody has seen that no controller runs.
     drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted before anybody can carry them
         out; without it they refuse the release with Z2K-2102.
 
@@ -111,14 +118,18 @@ def plan_without_controllers(
         reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
         raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
     _refuse_odd_registrations(tree)
-    if not logs and not accept_loss:
-        _refuse_kraft_brokers_without_a_log(session)
+    noted = session.get(paths.KRAFT_BROKERS)
+    if noted is not None and not logs and not accept_loss:
+        raise LOG_HAS_TO_BE_SHOWN.error(
+            brokers=list(kraft_brokers(noted)) or "of unknown ids", path=paths.KRAFT_BROKERS
+        )
     orders = _orders(session, drop_orders=drop_orders)
-    multis = with_orders(
-        _multi(observed, tree, session.get(paths.KRAFT_BROKERS)), orders, guards(observed), JUTE_MAXBUFFER_MIN
-    )
+    multis = with_orders(_multi(observed, tree, noted), orders, guards(observed), JUTE_MAXBUFFER_MIN)
     mirrored, furthest = _what_zookeeper_has(observed, tree, logs, accept_loss=accept_loss)
-    look = NOT_LOOKED if furthest is None else look_at_both(session, furthest.directory)
+    look = NOT_LOOKED
+    if furthest is not None:
+        known = observed.migration is not None
+        look = look_at_both(session, furthest.directory) if known else look_at_log(furthest.directory)
     in_kraft_mode = look.registered.kraft_brokers - live  # one that is back registered in ZooKeeper alone
     if in_kraft_mode and not accept_loss:
         _refuse_kraft_brokers(in_kraft_mode)
@@ -129,7 +140,9 @@ def plan_without_controllers(
     if look.only_kraft and not accept_loss:
         assert furthest is not None
         raise ONLY_THE_LOG_HAS.error(directory=str(furthest.directory), lost="; ".join(look.only_kraft))
-    runs = who_runs(session, (), look.registered.controllers)
+    # before any broker was in KRaft mode, only ours can have led: those show themselves in ZooKeeper
+    listeners = {} if noted is None else _not_seen_stopped(look.registered.controllers, stopped)
+    runs = who_runs(session, (), listeners)
     return WithoutControllersPlan(
         describe(observed), mirrored, tuple(sorted(live)), multis, look, guards(observed), runs
     )
@@ -143,10 +156,13 @@ def _refuse_finalize(session: ZkSession) -> None:
         raise FINALIZE_INTENT_STANDS.error(path=paths.FINALIZE_INTENT, text=text)
 
 
-def _refuse_kraft_brokers_without_a_log(session: ZkSession) -> None:
-    noted = noted_kraft_brokers(session)
-    if noted is not None:
-        raise LOG_HAS_TO_BE_SHOWN.error(brokers=list(noted) or "of unknown ids", path=paths.KRAFT_BROKERS)
+def _not_seen_stopped(
+    registered: Mapping[int, Sequence[tuple[str, int]]], stopped: Collection[str]
+) -> dict[int, list[tuple[str, int]]]:
+    return {
+        node: [(host, port) for host, port in places if f"{host}:{port}" not in stopped]
+        for node, places in registered.items()
+    }
 
 
 def _refuse_kraft_brokers(brokers: Collection[int]) -> None:
@@ -250,26 +266,26 @@ def _what_zookeeper_has(
     """In lines; and the log that goes furthest, of those that have what ZooKeeper has."""
     if observed.migration is None:
         has = f"not known: {paths.MIGRATION} is {_trouble_with_migration(observed)}"
-        if logs:
-            reason = (
-                f"no log can be compared, as {paths.MIGRATION} is {_trouble_with_migration(observed)}; leave --log out"
-            )
-            raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
-        return (has, _NOT_COMPARED), None
+        looks = _look(logs, tree, NOWHERE)
+        return (has, _NOT_COMPARED_WITHOUT_MIGRATION if logs else _NOT_COMPARED), max(
+            looks, key=lambda look: look.end, default=None
+        )
     at = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
     has = f"everything up to offset {at.offset} of epoch {at.epoch}; a rollback loses what was committed after it"
     if not logs:
         return (has, _NOT_COMPARED), None
     looks = _look(logs, tree, at)
-    for look in looks:
-        if look.final_at >= 0:
-            raise LOG_IS_FINAL.error(directory=str(look.directory), offset=look.final_at)
     lines = _compared(looks, at, accept_loss=accept_loss)
     furthest = max((look for look in looks if look.holds), key=lambda look: look.end)
     return (has, *lines), furthest
 
 
 _NOT_COMPARED: Final = "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)"
+
+
+_NOT_COMPARED_WITHOUT_MIGRATION: Final = (
+    "not verified: whether ZooKeeper lacks a change; nobody knows up to which offset it has them"
+)
 
 
 def _look(logs: Sequence[Path], tree: Tree, at: Position) -> list[LogLook]:
@@ -283,6 +299,9 @@ def _look(logs: Sequence[Path], tree: Tree, at: Position) -> list[LogLook]:
             reason = f"{directory} belongs to cluster {meta.cluster_id}, ZooKeeper to {tree.cluster_id}"
             raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
         looks.append(look_into(directory, meta.node_id, at))
+    for look in looks:
+        if look.final_at >= 0:
+            raise LOG_IS_FINAL.error(directory=str(look.directory), offset=look.final_at)
     return looks
 
 

@@ -6,21 +6,28 @@ Elsewhere: who demands a log while it stands (tools/without_controllers.py), who
 (presence.py), the intent of the finalize, which the service writes.
 Why: such a broker has directories that are assigned in the log only, and runs without any trace in ZooKeeper. Whoever
 rolls back with ZooKeeper alone cannot see either.
-Limits: written with the next look at the claim, so a broker that came within the last moment may be missing.
+Limits: written a moment after the registration is committed. Where an access list forbids it, it is missing, and the
+log of the controller says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 import structlog
 
 from migrator.zk import paths
+from migrator.zk.bulk_read import Znode
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
+
+
+AGAIN: Final = ("bad_version", "node_exists", "no_node")
+"""Another leader wrote or deleted it meanwhile; the next look reads it again."""
 
 
 class KraftBrokers(msgspec.Struct):
@@ -50,16 +57,15 @@ class KraftBrokersNoted:
             Create(paths.KRAFT_BROKERS, data) if found is None else SetData(paths.KRAFT_BROKERS, data, found.version)
         )
         outcome = self._session.apply(Multi((write,)))
-        if outcome.applied:
+        if outcome.applied or outcome.error not in AGAIN:  # what an access list forbids, it forbids at each look
             self._noted = known
-        else:  # another leader wrote it; the next look reads it again
+        if not outcome.applied:
             log.warning("kraft_brokers.not_noted", path=paths.KRAFT_BROKERS, error=outcome.error)
 
 
-def noted_kraft_brokers(session: ZkSession) -> tuple[int, ...] | None:
-    """None when no broker was in KRaft mode; empty where the znode stands and says something else."""
-    znode = session.get(paths.KRAFT_BROKERS)
-    return None if znode is None else _read(znode.data)
+def kraft_brokers(znode: Znode) -> tuple[int, ...]:
+    """What it says; empty where it says something else."""
+    return _read(znode.data)
 
 
 def forget_kraft_brokers(session: ZkSession) -> None:

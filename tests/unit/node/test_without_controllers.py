@@ -15,7 +15,7 @@ from migrator.findings.road import FINALIZE_INTENT_STANDS
 from migrator.node.tools.without_controllers import PRODUCER_ID_MARGIN as MARGIN
 from migrator.node.tools.without_controllers import describe, execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
-from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted, forget_kraft_brokers, noted_kraft_brokers
+from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted, forget_kraft_brokers, kraft_brokers
 from migrator.node.zookeeper.presence import Shown
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
@@ -245,11 +245,16 @@ def test_a_registration_that_no_controller_can_read_is_not_left_to_the_next_one(
 # --- brokers that were in KRaft mode -----------------------------------------------------------------------
 
 
+def noted_in(ensemble: FakeEnsemble) -> tuple[int, ...] | None:
+    znode = ensemble.session().get(paths.KRAFT_BROKERS)
+    return None if znode is None else kraft_brokers(znode)
+
+
 def test_once_brokers_were_in_kraft_mode_a_log_has_to_be_shown_or_the_loss_accepted() -> None:
     ensemble = a_dead_dual_write()
     noted = KraftBrokersNoted(ensemble.session())
     noted.note([])
-    assert noted_kraft_brokers(ensemble.session()) is None
+    assert noted_in(ensemble) is None
     noted.note([2])
     noted.note([2, 1])
     before = ensemble.tree()
@@ -268,13 +273,13 @@ def test_brokers_in_kraft_mode_are_noted_once_and_what_another_leader_noted_stay
     KraftBrokersNoted(ensemble.session()).note([7])
     noted = KraftBrokersNoted(ensemble.session())
     noted.note([1])
-    assert noted_kraft_brokers(ensemble.session()) == (1, 7)
+    assert noted_in(ensemble) == (1, 7)
     applied = len(ensemble.log)
     noted.note([1])
     assert len(ensemble.log) == applied
     forget_kraft_brokers(ensemble.session())
     forget_kraft_brokers(ensemble.session())
-    assert noted_kraft_brokers(ensemble.session()) is None
+    assert noted_in(ensemble) is None
 
 
 def test_a_znode_of_kraft_brokers_that_nobody_can_read_counts_all_the_same() -> None:
@@ -283,7 +288,7 @@ def test_a_znode_of_kraft_brokers_that_nobody_can_read_counts_all_the_same() -> 
     with pytest.raises(FindingError, match="Brokers of unknown ids were in KRaft mode"):
         plan_without_controllers(ensemble.session())
     KraftBrokersNoted(ensemble.session()).note([3])
-    assert noted_kraft_brokers(ensemble.session()) == (3,)
+    assert noted_in(ensemble) == (3,)
 
 
 # --- controllers that run ---------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from migrator.node.process.control import ASK_TIMEOUT_S
 from migrator.node.tools.unmirrored import look_into
 from migrator.node.tools.who_runs import ANSWERS_S, who_runs
 from migrator.node.tools.without_controllers import WithoutControllersPlan, plan_without_controllers
+from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import (
     LeaderChangeMessage,
@@ -82,13 +83,25 @@ def a_log(
     return place
 
 
-def released(logs: Sequence[Path], *, mirrored: int, accept_loss: bool = False) -> WithoutControllersPlan:
-    """The plan for a cluster of which ZooKeeper has everything up to offset `mirrored` of epoch 5."""
+def released(
+    logs: Sequence[Path],
+    *,
+    mirrored: int,
+    accept_loss: bool = False,
+    kraft: bool = False,
+    stopped: Sequence[str] = (),
+) -> WithoutControllersPlan:
+    """The plan for a cluster of which ZooKeeper has everything up to offset `mirrored` of epoch 5.
+
+    kraft: a broker was in KRaft mode since the takeover.
+    """
     ensemble = FakeEnsemble()
     SeededTree(topics=2, partitions=2).plant(ensemble)
     ensemble.create(paths.CONTROLLER, controller_data(3000, 5, 1))
     ensemble.create(paths.MIGRATION, migration_data(MigrationZnode(3000, 5, mirrored, 5)))
-    return plan_without_controllers(ensemble.session(), logs, accept_loss=accept_loss)
+    if kraft:
+        KraftBrokersNoted(ensemble.session()).note([1])
+    return plan_without_controllers(ensemble.session(), logs, accept_loss=accept_loss, stopped=stopped)
 
 
 def refusal(logs: Sequence[Path], *, mirrored: int) -> FindingError:
@@ -199,13 +212,21 @@ def test_a_log_of_another_cluster_proves_nothing(tmp_path: Path) -> None:
     assert "belongs to cluster BBBBBBBBQAqBBBBBBBBBBB" in str(refusal([log], mirrored=1))
 
 
-def test_without_a_readable_migration_znode_no_log_can_be_compared(tmp_path: Path) -> None:
-    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+def test_without_a_readable_migration_znode_a_log_tells_who_runs_and_nothing_is_compared(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS, registered(migrating=False), ELSEWHERE])
     ensemble = FakeEnsemble()
     SeededTree().plant(ensemble)
     ensemble.create(paths.CONTROLLER, controller_data(3000, 5, 1))
-    with pytest.raises(FindingError, match="/migration is absent; leave --log out"):
+    with pytest.raises(FindingError, match=r"brokers \[9\] are registered in KRaft mode"):
         plan_without_controllers(ensemble.session(), [log])
+    plan = plan_without_controllers(ensemble.session(), [log], accept_loss=True)
+    assert plan.mirrored[0] == "not known: /migration is absent"
+    assert plan.mirrored[1].startswith("not verified")
+    assert "configuration of client-metrics clients" in " ".join(plan.look.lines)
+    final = a_log(tmp_path / "final", [state(MigrationState.POST_MIGRATION)])
+    with pytest.raises(FindingError) as raised:
+        plan_without_controllers(ensemble.session(), [final], accept_loss=True)
+    assert raised.value.code == LOG_IS_FINAL.code
     assert plan_without_controllers(ensemble.session()).mirrored[0] == "not known: /migration is absent"
 
 
@@ -304,15 +325,27 @@ def test_a_broker_in_kraft_mode_that_holds_no_replica_is_found_in_the_log(tmp_pa
         assert released([again], mirrored=2, accept_loss=True).look.registered.kraft_brokers == frozenset()
 
 
-def test_a_controller_of_kafka_that_accepts_connections_forbids_the_rollback(tmp_path: Path) -> None:
+def test_a_controller_of_kafka_that_accepts_or_cannot_be_reached_forbids_the_rollback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.node.tools.who_runs.CONNECTS_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        place = ControllerEndpoint(name="CONTROLLER", host="127.0.0.1", port=port)
-        log = a_log(tmp_path / "log", [RegisterControllerRecord(controller_id=3001, end_points=[place])])
-        runs = released([log], mirrored=1, accept_loss=True).runs
+        places = [("127.0.0.1", port), ("no-such-host.invalid", 9093)]
+        records = [
+            RegisterControllerRecord(controller_id=node, end_points=[ControllerEndpoint("CONTROLLER", host, at)])
+            for node, (host, at) in zip((3001, 3002), places, strict=True)
+        ]
+        log = a_log(tmp_path / "log", records)
+        runs = released([log], mirrored=1, accept_loss=True, kraft=True).runs
         assert runs is not None
         assert f"controller 3001, as which something accepts connections at 127.0.0.1:{port}" in runs.text
-    assert released([log], mirrored=1, accept_loss=True).runs is None
+        assert "controller 3002 perhaps, as no-such-host.invalid:9093 cannot be reached" in runs.text
+        seen = [f"{host}:{at}" for host, at in places]
+        assert released([log], mirrored=1, accept_loss=True, kraft=True, stopped=seen).runs is None
+        assert released([log], mirrored=1, accept_loss=True).runs is None, "no broker was ever in KRaft mode"
+    runs = released([log], mirrored=1, accept_loss=True, kraft=True, stopped=seen[1:]).runs
+    assert runs is None, "it refuses connections now"
 
 
 # --- a log that was cut behind a snapshot -----------------------------------------------------------------

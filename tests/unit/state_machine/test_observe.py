@@ -32,7 +32,7 @@ from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters import log_observer
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.log_observer import LogBroker, LogObservation, LogObserver, LogVoter
+from state_machine.clusters.log_observer import LogBroker, LogObservation, LogObserver, LogVoter, _refuses
 from state_machine.clusters.observe import (
     GAPS_KEPT,
     ControllerObservation,
@@ -484,3 +484,21 @@ def test_how_far_voters_are_is_told_by_the_clock_of_the_leader() -> None:
         LogVoter(3001, 99, 1, 50, 400),
         LogVoter(3002, -1, None, None, None),
     )
+
+
+FAILED_6 = "Connect call failed ('::1', 9093, 0, 0)"
+FAILED_4 = "Connect call failed ('127.0.0.1', 9093)"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionRefusedError(111, FAILED_4), True),
+        (OSError(f"Multiple exceptions: [Errno 111] {FAILED_6}, [Errno 111] {FAILED_4}"), True),
+        (OSError(f"Multiple exceptions: [Errno 113] {FAILED_6}, [Errno 111] {FAILED_4}"), False),
+        (TimeoutError(), False),
+    ],
+)
+def test_a_voter_is_down_where_each_address_of_its_name_refuses(error: Exception, expected: bool) -> None:
+    """As Python 3.11 words it for a name with several addresses."""
+    assert _refuses(error) is expected

@@ -114,10 +114,17 @@ def test_a_cluster_that_went_back_without_ours_is_found_in_zookeeper_also_while_
         await world.turn(3)
         known = len(world.acts)
         assert world.phase is Phase.SOAK
+        began = world.clock()
         for node in NODES:
             (world.hosts.home / str(node) / "state").write_text("stopped")
         world.zookeeper.broker_rules()
         await world.turn(3)
+        assert world.phase is Phase.SOAK, "a look at the log that fails is none that finds no leader"
+        while world.phase is Phase.SOAK:
+            world.register()
+            world.log.observed = msgspec.structs.replace(world.log.observed, problem="nobody answers", leader=None)
+            await world.rounds(1, seconds=10.0)
+            assert world.clock() - began < 120.0, world.waiting
         return known
 
     known = asyncio.run(story())

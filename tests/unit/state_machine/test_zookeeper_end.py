@@ -10,7 +10,7 @@ import pytest
 from api.client import status_lines
 from api.views import migration_view
 from migrator.findings.finding import FindingError
-from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
+from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_TLS_UNUSABLE
 from migrator.findings.road import ZOOKEEPER_STILL_REACHABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKEEPER_UNREACHABLE
 from state_machine.clusters.observe import Observation, ZooKeeperEnsemble, ZooKeeperObservation
@@ -63,6 +63,13 @@ def test_a_clock_that_went_back_begins_anew() -> None:
     assert after((5_000.0, AWAY), (1_000.0, AWAY)).unreachable_since == 1_000.0
 
 
+def test_a_chroot_that_was_deleted_is_said_to_be_empty() -> None:
+    nothing = ZooKeeperObservation(Holder.NOBODY, controller_epoch=-1)
+    end = observed_end(None, Observation(10.0, zookeeper=nothing, zookeeper_at=10.0), 30)
+    assert (end.reachable, end.empty) == (False, True)
+    assert end_text(end, "zk:2181/kafka") == "ZooKeeper at zk:2181/kafka has nothing of this cluster any more"
+
+
 def test_looks_that_tell_nothing_leave_it_as_it_was_and_their_time_does_not_count() -> None:
     found = after((0.0, AWAY), *((60.0 * turn, UNTOLD) for turn in range(1, 20)), (1_200.0, AWAY))
     assert (found.unreachable_since, found.unobserved_s) == (0.0, 1_200.0)
@@ -76,18 +83,20 @@ def test_looks_that_tell_nothing_leave_it_as_it_was_and_their_time_does_not_coun
     ("observed", "expected"),
     [
         (THERE, True),
-        (ZooKeeperObservation(Holder.NOBODY), True),
+        (ZooKeeperObservation(Holder.NOBODY, cluster_id="c"), True),
+        (ZooKeeperObservation(Holder.NOBODY, controller_epoch=-1), False),
         (AWAY, False),
         (ZooKeeperObservation(problem="x", code=ZOOKEEPER_UNREACHABLE.code), False),
         (ZooKeeperObservation(problem="x", code=ZOOKEEPER_LOST.code), False),
         (ZooKeeperObservation(problem="x", code=ZOOKEEPER_REFUSES.code), False),
-        (ZooKeeperObservation(problem="/controller is no JSON", code="Z2K-1001"), True),
+        (ZooKeeperObservation(problem="/controller is no JSON", code="Z2K-1001"), None),
+        (ZooKeeperObservation(problem="no trust store", code=ZOOKEEPER_TLS_UNUSABLE.code), None),
         (UNTOLD, None),
         (ZooKeeperObservation(problem="x", code="unexpected"), None),
         (ZooKeeperObservation(), None),
     ],
 )
-def test_a_znode_that_cannot_be_parsed_is_an_answer_and_a_refused_login_is_none(
+def test_only_a_failure_of_the_ensemble_makes_it_unreachable_and_an_empty_chroot_is_gone(
     observed: ZooKeeperObservation, expected: bool | None
 ) -> None:
     assert observed.reachable is expected
