@@ -121,13 +121,17 @@ def back_by_hand_from_stock(laboratory: Laboratory) -> None:
 
 
 def overtake(stage: RoadStage) -> None:
-    """Elections right after each other: most of those who are elected lead no more before they have claimed the cluster
-    in ZooKeeper. The last one claims it.
+    """Elections while ZooKeeper stands still: those who are elected lead no more once they could claim the cluster. The
+    last one claims it.
     """
     voters = stage.fleet.ours[0].voters
     ahead = 0
     for _ in range(ROWS_MAX):
-        elect_in_a_row(voters, IN_A_ROW)
+        stage.cluster.zookeeper.pause()
+        try:
+            elect_in_a_row(voters, IN_A_ROW)
+        finally:
+            stage.cluster.zookeeper.resume()
         wait_for(lambda: why_stock_does_not_mirror(stage), "stock is in dual-write", deadline_s=HANGS_AFTER_S)
         ahead = observed(voters).epoch - epoch_in(stage, paths.CONTROLLER_EPOCH)
         print(f"the KRaft epoch is {ahead} ahead of /controller_epoch", flush=True)
