@@ -127,11 +127,12 @@ def overtake(stage: RoadStage) -> None:
     voters = stage.fleet.ours[0].voters
     ahead = 0
     for _ in range(ROWS_MAX):
-        stage.cluster.zookeeper.pause()
+        (zookeeper,) = stage.cluster.zookeeper.servers
+        zookeeper.pause()
         try:
             elect_in_a_row(voters, IN_A_ROW)
         finally:
-            stage.cluster.zookeeper.resume()
+            zookeeper.resume()
         wait_for(lambda: why_stock_does_not_mirror(stage), "stock is in dual-write", deadline_s=HANGS_AFTER_S)
         ahead = observed(voters).epoch - epoch_in(stage, paths.CONTROLLER_EPOCH)
         print(f"the KRaft epoch is {ahead} ahead of /controller_epoch", flush=True)
