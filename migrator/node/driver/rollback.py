@@ -86,7 +86,9 @@ def finish(config: NodeConfig, mark: str) -> None:
             orders = read_orders(session) if number < ORDER_TRIES else NO_ORDERS
             steps = last_steps(read_claim(session), left, orders, config.jute_maxbuffer)
             if all(session.apply(each).applied for each in steps):
-                forget_kraft_brokers(session)
+                if steps:  # else the claim was gone, and what is noted may be of a later migration
+                    with suppress(FindingError):
+                        forget_kraft_brokers(session)
                 return
         raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is deleted")
 

@@ -39,9 +39,7 @@ answer at all is of a process that hangs, which holds the lock.
 
 
 CONNECTS_S: Final = 3.0
-"""A host that answers does so in milliseconds; one that is down costs this long, once for each listener."""
-
-
+"""A host that answers does so in milliseconds; one that is down costs this long."""
 NO_SUCH_NETWORK: Final = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """Of a name's address by IPv6, where this host has none."""
 
@@ -111,11 +109,11 @@ def _process_at(node: int, host: str, port: int) -> str | None:
         with socket.create_connection((host, port), timeout=CONNECTS_S, all_errors=True):
             return f"controller {node}, as which something accepts connections at {host}:{port}"
     except ExceptionGroup as failed:  # one of each address of this name
-        errors = [each for each in failed.exceptions if isinstance(each, OSError)]
-    except OSError as error:
+        errors = list(failed.exceptions)
+    except (OSError, ValueError) as error:  # ValueError: a name that no resolver is asked for
         errors = [error]
     others = [each for each in errors if not isinstance(each, ConnectionRefusedError)]
-    if len(others) < len(errors) and all(each.errno in NO_SUCH_NETWORK for each in others):
+    if len(others) < len(errors) and all(getattr(each, "errno", None) in NO_SUCH_NETWORK for each in others):
         return None
     return f"controller {node} perhaps, as {host}:{port} cannot be reached ({words_of(others[0])})"
 

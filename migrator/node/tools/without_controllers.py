@@ -93,10 +93,10 @@ def plan_without_controllers(
 
     stopped: HOST:PORT of controllers' listeners behind which somebody has seen that no controller runs.
     drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted before anybody can carry them
-        out; without it they refuse the release with Z2K-2102.
+        out; without it they refuse the rollback with Z2K-2102.
 
     Raises Z2K-4211 while the intent of a finalize stands, Z2K-2132 when a log is final, Z2K-2019 with the reason why it
-    may not be released, Z2K-1118 while a controller runs on one of `logs`. When that loss was not accepted: Z2K-2131
+    is not possible, Z2K-1118 while a controller runs on one of `logs`. When that loss was not accepted: Z2K-2131
     without a log while brokers were in KRaft mode, Z2K-2070 for a log that holds what ZooKeeper lacks, Z2K-2127 for one
     that says something else, Z2K-2133 for one with configuration that ZooKeeper has no form of. A directory that cannot
     be used: Z2K-3012, Z2K-3013, Z2K-5001.
@@ -104,19 +104,8 @@ def plan_without_controllers(
     observed = read_claim(session)
     _refuse_finalize(session)
     tree = read_tree(session, CONSIDERATE)
-    if observed.epoch_version < 0:
-        raise WITHOUT_CONTROLLERS_REFUSED.error(reason=f"{paths.CONTROLLER_EPOCH} does not exist")
-    if observed.controller is not None and observed.controller.kraft_epoch <= 0:
-        raise WITHOUT_CONTROLLERS_REFUSED.error(reason=f"broker {observed.controller.brokerid} is controller already")
-    if observed.controller is not None and observed.controller_owner:
-        raise WITHOUT_CONTROLLERS_REFUSED.error(reason="the claim is ephemeral: its controller lives; ask it to abort")
-    if observed.controller is None and observed.migration_version < 0:
-        raise WITHOUT_CONTROLLERS_REFUSED.error(reason="nothing is claimed")
-    live, assigned = live_and_assigned(tree)
-    absent = sorted(set(assigned) - live)
-    if absent:
-        reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
-        raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
+    _refuse_claim(observed)
+    live = _live_brokers(tree)
     _refuse_odd_registrations(tree)
     noted = session.get(paths.KRAFT_BROKERS)
     if noted is not None and not logs and not accept_loss:
@@ -130,16 +119,8 @@ def plan_without_controllers(
     if furthest is not None:
         known = observed.migration is not None
         look = look_at_both(session, furthest.directory) if known else look_at_log(furthest.directory)
-    in_kraft_mode = look.registered.kraft_brokers - live  # one that is back registered in ZooKeeper alone
-    if in_kraft_mode and not accept_loss:
-        _refuse_kraft_brokers(in_kraft_mode)
-    if look.differing and not accept_loss:
-        assert furthest is not None
-        count, first = len(look.differing), look.differing[0]
-        raise WITHOUT_CONTROLLERS_WOULD_DIFFER.error(count=count, directory=str(furthest.directory), first=first)
-    if look.only_kraft and not accept_loss:
-        assert furthest is not None
-        raise ONLY_THE_LOG_HAS.error(directory=str(furthest.directory), lost="; ".join(look.only_kraft))
+    if furthest is not None and not accept_loss:
+        _refuse_losses(look, furthest.directory, live)
     # before any broker was in KRaft mode, only ours can have led: those show themselves in ZooKeeper
     listeners = {} if noted is None else _not_seen_stopped(look.registered.controllers, stopped)
     runs = who_runs(session, (), listeners)
@@ -165,10 +146,43 @@ def _not_seen_stopped(
     }
 
 
-def _refuse_kraft_brokers(brokers: Collection[int]) -> None:
-    """One that holds no replica is missed nowhere in ZooKeeper. Those that do were looked for there."""
-    reason = f"brokers {sorted(brokers)} are registered in KRaft mode in the log, and nobody would lead them"
-    raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
+def _refuse_claim(observed: ClaimObservation) -> None:
+    held, reason = observed.controller, ""
+    if observed.epoch_version < 0:
+        reason = f"{paths.CONTROLLER_EPOCH} does not exist"
+    elif held is not None and held.kraft_epoch <= 0:
+        reason = f"broker {held.brokerid} is controller already"
+    elif held is not None and observed.controller_owner:
+        reason = "the claim is ephemeral: its controller lives; ask it to abort"
+    elif held is None and observed.migration_version < 0:
+        reason = "nothing is claimed"
+    if reason:
+        raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
+
+
+def _live_brokers(tree: Tree) -> set[int]:
+    """Those in ZooKeeper mode; each that holds replicas has to be among them."""
+    live, assigned = live_and_assigned(tree)
+    absent = sorted(set(assigned) - live)
+    if absent:
+        reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
+        raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
+    return live
+
+
+def _refuse_losses(look: LogAgainstZooKeeper, directory: Path, live: set[int]) -> None:
+    """A broker in KRaft mode that holds no replica is missed nowhere in ZooKeeper; one that went back while no
+    controller led registered in ZooKeeper alone.
+    """
+    in_kraft_mode = sorted(look.registered.kraft_brokers - live)
+    if in_kraft_mode:
+        reason = f"brokers {in_kraft_mode} are registered in KRaft mode in the log, and nobody would lead them"
+        raise WITHOUT_CONTROLLERS_REFUSED.error(reason=reason)
+    if look.differing:
+        count, first = len(look.differing), look.differing[0]
+        raise WITHOUT_CONTROLLERS_WOULD_DIFFER.error(count=count, directory=str(directory), first=first)
+    if look.only_kraft:
+        raise ONLY_THE_LOG_HAS.error(directory=str(directory), lost="; ".join(look.only_kraft))
 
 
 def execute_without_controllers(session: ZkSession, plan: WithoutControllersPlan) -> tuple[str, ...]:

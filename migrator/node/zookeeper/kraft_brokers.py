@@ -25,7 +25,6 @@ from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
-
 AGAIN: Final = ("bad_version", "node_exists", "no_node")
 """Another leader wrote or deleted it meanwhile; the next look reads it again."""
 
@@ -81,5 +80,5 @@ def forget_kraft_brokers(session: ZkSession) -> None:
 def _read(data: bytes | None) -> tuple[int, ...]:
     try:
         return msgspec.json.decode(data or b"", type=KraftBrokers).brokers
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return ()

@@ -6,13 +6,16 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from migrator.audit.compare import AuditReport, Difference, DifferenceKind, FamilyCount
 from migrator.control_api.states import State
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened
+from migrator.driver.way_back import Left
 from migrator.model.values import Mark
+from migrator.node.driver.rollback import finish
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -20,6 +23,7 @@ from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.driver_acts import claim_acts, rollback_acts, update_acts
+from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 
@@ -30,6 +34,12 @@ def a_report(**counts: int) -> AuditReport:
     kind = DifferenceKind.NOT_READ if "not_read" in counts else DifferenceKind.CHANGED
     found = [] if same else [Difference("topics", "orders", "", kind, None, None, "no JSON")]
     return AuditReport(same, [FamilyCount("topics", 1, **counts)], found, [], {}, {}, {}, "quick")
+
+
+def with_kraft_brokers(ensemble: FakeEnsemble) -> None:
+    ensemble.create(paths.CLUSTER, b"")
+    KraftBrokersNoted(ensemble.session()).note([2])
+    assert paths.KRAFT_BROKERS in ensemble.nodes
 
 
 def rolling_back(driver: Any, report: AuditReport) -> Any:
@@ -60,7 +70,7 @@ def test_what_is_different_or_could_not_be_read_is_not_rolled_back(counts: dict[
 def test_the_log_is_retired_for_every_voter_and_on_this_disk_before_the_claim_goes() -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
-        KraftBrokersNoted(ensemble.session()).note([2])
+        with_kraft_brokers(ensemble)
         steps: list[str] = []
 
         async def mark(which: Mark, text: str) -> None:
@@ -135,5 +145,30 @@ def test_a_copy_that_a_broker_may_have_heard_of_is_no_fresh_one_any_more() -> No
         await driver.propagator.full_sends.stop()
         assert not any(sent)
         assert not driver.now.fresh_copy
+
+    story(told)
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_retired_controller_that_starts_again_forgets_what_its_own_claim_noted_and_no_later_one(
+    monkeypatch: pytest.MonkeyPatch, stands: bool
+) -> None:
+    async def told() -> None:
+        _, ensemble = a_driver_in_migration(State.ROLLING_BACK)
+        session = ensemble.session()
+        observed = read_claim(session)
+        held = observed.controller
+        assert held is not None
+        epoch = observed.epoch if stands else observed.epoch - 1
+        left = Left(0.0, held.brokerid, held.kraft_epoch, epoch, -1)
+        with_kraft_brokers(ensemble)
+        opened = SimpleNamespace(start=lambda _: ensemble.session())
+        monkeypatch.setattr("migrator.node.driver.rollback.ZkSession", lambda *_, **__: opened)
+        config: Any = SimpleNamespace(
+            zookeeper_connect="zk", zookeeper_tls=None, zookeeper_connection_timeout_ms=1, jute_maxbuffer=1 << 20
+        )
+        finish(config, msgspec.json.encode(left).decode())
+        assert (paths.CONTROLLER in ensemble.nodes) is not stands
+        assert (paths.KRAFT_BROKERS in ensemble.nodes) is not stands
 
     story(told)

@@ -331,16 +331,17 @@ def test_a_controller_of_kafka_that_accepts_or_cannot_be_reached_forbids_the_rol
     monkeypatch.setattr("migrator.node.tools.who_runs.CONNECTS_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        places = [("127.0.0.1", port), ("no-such-host.invalid", 9093)]
+        places = [("127.0.0.1", port), ("no-such-host.invalid", 9093), (f"{'x' * 70}.example", 9093)]
         records = [
             RegisterControllerRecord(controller_id=node, end_points=[ControllerEndpoint("CONTROLLER", host, at)])
-            for node, (host, at) in zip((3001, 3002), places, strict=True)
+            for node, (host, at) in zip((3001, 3002, 3003), places, strict=True)
         ]
         log = a_log(tmp_path / "log", records)
         runs = released([log], mirrored=1, accept_loss=True, kraft=True).runs
         assert runs is not None
         assert f"controller 3001, as which something accepts connections at 127.0.0.1:{port}" in runs.text
         assert "controller 3002 perhaps, as no-such-host.invalid:9093 cannot be reached" in runs.text
+        assert "controller 3003 perhaps, as xxx" in runs.text
         seen = [f"{host}:{at}" for host, at in places]
         assert released([log], mirrored=1, accept_loss=True, kraft=True, stopped=seen).runs is None
         assert released([log], mirrored=1, accept_loss=True).runs is None, "no broker was ever in KRaft mode"
