@@ -129,8 +129,8 @@ FAULTS: Final = (
     ),
     Fault(
         NODE + "tools/without_controllers.py",
-        "    if observed.controller is not None and observed.controller_owner:",
-        "    if False:",
+        "    elif held is not None and observed.controller_owner:",
+        "    elif False:",
         "a release takes the claim away from a controller that lives",
         of("test_without_controllers.py"),
     ),
