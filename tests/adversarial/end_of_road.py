@@ -26,6 +26,7 @@ from tests.adversarial.stories_back import (
     back_with_version_1,
 )
 from tests.adversarial.stories_by_hand import back_by_command_line, back_by_hand_from_stock
+from tests.adversarial.stories_elsewhere import controllers_on_other_hosts
 from tests.adversarial.stories_estate import secured_estate, secured_estate_back
 from tests.adversarial.stories_forward import (
     back_and_forth,
@@ -61,6 +62,7 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         back_after_ten_elections,
         back_by_hand_from_stock,
         back_by_command_line,
+        controllers_on_other_hosts,
         upgraded_in_dual_write,
         brokers_of_3_6,
     )

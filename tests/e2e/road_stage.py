@@ -64,6 +64,9 @@ class RoadStage:
     cluster: made by the caller. client: how the traffic logs in to it, as librdkafka's keys.
     """
 
+    fleet_of: type[LabFleet] = LabFleet
+    """Who carries the service's acts out."""
+
     def __init__(
         self,
         laboratory: Laboratory,
@@ -137,7 +140,7 @@ class RoadStage:
         """These controllers and the brokers as a fleet of this name, with those who are killed at its acts."""
         for each in ours:
             each.prepare()
-        self.fleet = LabFleet(self.cluster, ours)
+        self.fleet = self.fleet_of(self.cluster, ours)
         self._arm(kills)
         self.before_service()
         self.fleet.serve()

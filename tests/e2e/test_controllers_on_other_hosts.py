@@ -7,7 +7,6 @@ and nothing is restarted for it.
 from __future__ import annotations
 
 import json
-import shutil
 import ssl
 from pathlib import Path
 from typing import Any
@@ -18,31 +17,13 @@ import pytest
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
-from migrator.lab.servers.properties import Value
 from migrator.tls.renewal import LOOK_EVERY_S
 from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
 from tests.e2e.test_service import HELD, ServiceUnderTest
 from tests.support.certificates import Authority
+from tests.support.remote_controllers import TOKEN, ServiceFiles, remote_port
 
 pytestmark = pytest.mark.lab
-
-PREFIX = "zk2kraft.control.remote."
-TOKEN = "a-token-of-the-company"
-
-
-def remote_port(laboratory: Laboratory, authority: Authority, port: int) -> dict[str, Value]:
-    """What the controller's file says of its control port for other hosts."""
-    token = laboratory.directory / "token-of-the-controller"
-    token.write_text(TOKEN + "\n")
-    token.chmod(0o600)
-    return {
-        f"{PREFIX}address": f"localhost:{port}",
-        f"{PREFIX}token.file": str(token),
-        f"{PREFIX}ssl.keystore.type": "PEM",
-        f"{PREFIX}ssl.keystore.location": str(authority.sign("controller").pem),
-        f"{PREFIX}ssl.truststore.type": "PEM",
-        f"{PREFIX}ssl.truststore.location": str(authority.trusted),
-    }
 
 
 class RemoteService(ServiceUnderTest):
@@ -53,26 +34,15 @@ class RemoteService(ServiceUnderTest):
     ) -> None:
         super().__init__(laboratory, cluster, controller)
         self.address = f"https://localhost:{port}"
-        self.files = laboratory.directory / "files-of-the-service"
-        self.files.mkdir(mode=0o700)
-        self.token = self.files / "token"
-        self.token.write_text(TOKEN)
-        self.token.chmod(0o600)
-        self.certificate, self.ca = self.files / "service.pem", self.files / "ca.pem"
-        self.take_certificates(authority)
+        self.files = ServiceFiles(laboratory.directory / "files-of-the-service", authority)
+        settings = self.files.settings(port)
         self.config.write_text(
-            f'port = 0\ndirectory = "{self.directory}"\nroots = ["{self.files}"]\naudit_engine = "quick"\n'
-            f'observe_every_s = 0.2\ncontrol_hosts = ["localhost:{port}"]\ncontrol_ca = "{self.ca}"\n'
-            f'control_certificate = "{self.certificate}"\ncontrol_token = "file:{self.token}"\n'
+            f'port = 0\ndirectory = "{self.directory}"\nroots = ["{self.files.directory}"]\naudit_engine = "quick"\n'
+            "observe_every_s = 0.2\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
         )
 
-    def take_certificates(self, authority: Authority) -> None:
-        self.certificate.write_text(authority.sign("service").pem.read_text())
-        self.ca.write_text(authority.trusted.read_text())
-
     def inventory(self) -> dict[str, Any]:
-        copy = self.files / "controller.properties"
-        shutil.copy(self.controller.properties_file, copy)
+        copy = self.files.copy_of(self.controller.properties_file, "controller")
         entry = {"node_id": self.controller.spec.node_id, "properties": str(copy), "data": str(self.controller.data)}
         return {
             "name": "lab",
@@ -131,7 +101,7 @@ def test_a_controller_on_another_host_is_adopted_driven_audited_and_not_stopped(
     authority, renewed = Authority(laboratory.directory / "authority"), Authority(laboratory.directory / "renewed")
     stranger = Authority(laboratory.directory / "stranger")
     port = laboratory.ports.reserve()
-    extra = {**HELD, **remote_port(laboratory, authority, port)}
+    extra = {**HELD, **remote_port(laboratory.directory, authority, port)}
     with ready_cluster(laboratory, topics=3, extra=extra) as (cluster, controller):
         controller.start()
         service = RemoteService(laboratory, cluster, controller, authority, port)
@@ -156,7 +126,7 @@ def test_a_controller_on_another_host_is_adopted_driven_audited_and_not_stopped(
 
         authority.trusted.with_name("controller.pem").write_text(renewed.sign("controller").pem.read_text())
         authority.trusted.write_text(renewed.trusted.read_text())
-        service.take_certificates(renewed)
+        service.files.take_certificates(renewed)
         wait_for(
             lambda: None if ask(service.address, renewed, renewed.sign("y").pem, "z") == 401 else "the old certificate",
             "the controller shows its new certificate",
