@@ -131,10 +131,24 @@ class RoadStage:
     def _who_has_not_ended(self) -> str | None:
         """Retired controllers stay while a broker forwards nothing: Z2K-2043, whose runbook restarts that broker."""
         left = [each.name for each in self.fleet.ours if each.listens]
-        if left and time.monotonic() - self._looked_for_flaws_at > LOOKS_FOR_FLAWS_S:
-            self._looked_for_flaws_at = time.monotonic()
-            self.restarted_flawed += self.cluster.restart_flawed()
+        if left:
+            self._restart_flawed()
         return f"{left} have not ended" if left else None
+
+    def _restart_flawed(self) -> int:
+        if time.monotonic() - self._looked_for_flaws_at <= LOOKS_FOR_FLAWS_S:
+            return 0
+        self._looked_for_flaws_at = time.monotonic()
+        found = self.cluster.restart_flawed()
+        self.restarted_flawed += found
+        return found
+
+    def _follow_runbook(self, view: Mapping[str, Any]) -> None:
+        """Of Z2K-2043, where a node failed: the broker that met the flaw is restarted, and the service goes on."""
+        failed = [row["node_id"] for row in (view["road"] or {}).get("nodes", ()) if row["step"] == "FAILED"]
+        if failed and self._restart_flawed():
+            print(f"{failed} failed by the flaw of Z2K-2043: its broker was restarted; resumed", flush=True)
+            self.service.operation(self.migration, "resume")
 
     def _control(self, name: str, ours: list[OurController], kills: tuple[Kill, ...]) -> None:
         """These controllers and the brokers as a fleet of this name, with those who are killed at its acts."""
@@ -357,6 +371,7 @@ class RoadStage:
                 return "the service is dead"
             try:
                 latest.update(self.service.view(self.migration))
+                self._follow_runbook(latest)
                 return why_not(latest)
             except Exception as error:  # it died between two words
                 with self._killing:  # the signal is felt before the kill has ended
