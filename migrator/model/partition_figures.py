@@ -158,7 +158,7 @@ class PartitionCounter:
             position=image.position,
             partitions=self._partitions,
             under_replicated=self._sum[_UNDER_REPLICATED],
-            under_replicated_leader=self._leader_of_all(image),
+            under_replicated_leader=self._leader_of_all(),
             under_min_isr=self._sum[_UNDER_MIN_ISR],
             reassignments=self._sum[_REASSIGNED],
             leaderless=self._sum[_LEADERLESS],
@@ -173,9 +173,14 @@ class PartitionCounter:
             },
         )
 
-    def _leader_of_all(self, image: Image) -> int | None:
+    def _leader_of_all(self) -> int | None:
+        """Also of brokers that the image does not register, as before a takeover."""
         every = self._sum[_UNDER_REPLICATED]
-        leaders = (each for each in image.brokers if self._sum[_UNDER_REPLICATED._replace(broker=each)] == every)
+        leaders = (
+            kind.broker
+            for kind, count in self._sum.items()
+            if kind.what == _UNDER_REPLICATED.what and kind.broker >= 0 and count == every
+        )
         return next(leaders, None) if every else None
 
 

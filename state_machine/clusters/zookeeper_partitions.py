@@ -36,11 +36,15 @@ FRESH_S: Final = 30.0
 
 
 class ZooKeeperFigures(msgspec.Struct, frozen=True):
-    """Counts of partitions. reassignments: also those that are only ordered. leaderless: also those without a state."""
+    """Counts of partitions. reassignments: also those that are only ordered. leaderless: also those without a state.
+
+    under_replicated_leader: as of the log (log_observer.py).
+    """
 
     topics: int = 0
     partitions: int = 0
     under_replicated: int = 0
+    under_replicated_leader: int | None = None
     under_min_isr: int = 0
     reassignments: int = 0
     leaderless: int = 0
@@ -82,6 +86,7 @@ class TreeFigures:
             topics=len(tree.topics),
             partitions=figures.partitions,
             under_replicated=figures.under_replicated,
+            under_replicated_leader=figures.under_replicated_leader,
             under_min_isr=figures.under_min_isr,
             reassignments=max(figures.reassignments, len(tree.ordered_moves)),
             leaderless=figures.leaderless + without_state,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import msgspec
 
 from state_machine.clusters.log_observer import LogBroker, LogObservation
-from state_machine.clusters.zookeeper_partitions import ZooKeeperFigures, ZooKeeperPartitions
+from state_machine.clusters.zookeeper_partitions import TreeFigures, ZooKeeperFigures, ZooKeeperPartitions
+from tests.support.fake_zookeeper import FakeEnsemble
 
 LOG = LogObservation(problem="", brokers=(LogBroker(0, "first", "ZooKeeper", fenced=False),))
 LIVE = (0, 1, 2)
@@ -73,3 +75,21 @@ def test_what_cannot_be_read_or_is_old_is_not_known() -> None:
         await source.close()
 
     asyncio.run(story())
+
+
+def test_the_broker_that_leads_all_under_replicated_partitions_is_told() -> None:
+    ensemble = FakeEnsemble()
+    topic = {"version": 3, "topic_id": "AAAAAAAAAAAAAAAAAAAAAg", "partitions": {"0": [0, 1], "1": [1, 2], "2": [2, 0]}}
+    ensemble.create("/brokers/topics/orders", json.dumps(topic).encode())
+
+    def state(number: int, leader: int, isr: list[int]) -> None:
+        said = {"version": 1, "leader": leader, "isr": isr, "leader_epoch": 1, "controller_epoch": 1}
+        ensemble.create(f"/brokers/topics/orders/partitions/{number}/state", json.dumps(said).encode())
+
+    state(0, 1, [1, 0])
+    state(1, 2, [2])
+    state(2, 2, [2])
+    figures = TreeFigures("zk:2181")
+    figures._session = ensemble.session()
+    found = figures.read()
+    assert (found.partitions, found.under_replicated, found.under_replicated_leader) == (3, 2, 2)
