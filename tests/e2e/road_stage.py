@@ -145,7 +145,8 @@ class RoadStage:
 
     def _follow_runbook(self, view: Mapping[str, Any]) -> None:
         """Of Z2K-2043, where a node failed: the broker that met the flaw is restarted, and the service goes on."""
-        failed = [row["node_id"] for row in (view["road"] or {}).get("nodes", ()) if row["step"] == "FAILED"]
+        rows = (view.get("road") or {}).get("nodes", ())  # an earlier release has none
+        failed = [row["node_id"] for row in rows if row["step"] == "FAILED"]
         if failed and self._restart_flawed():
             print(f"{failed} failed by the flaw of Z2K-2043: its broker was restarted; resumed", flush=True)
             self.service.operation(self.migration, "resume")
