@@ -115,13 +115,18 @@ class LabService:
             "name": name,
             "zookeeper": cluster.zookeeper_connect,
             "bootstrap_servers": cluster.bootstrap_servers,
-            "controllers": [
-                {"node_id": each.spec.node_id, "properties": str(each.properties_file), "data": str(each.data)}
-                for each in controllers
-            ],
+            "controllers": [self.entry_of(each) for each in controllers],
             "brokers": [{"id": broker.broker_id, "host": broker.address} for broker in cluster.brokers],
         }
         return int(self.post("/migrations", inventory)["id"])
+
+    def entry_of(self, controller: OurController) -> dict[str, str | int]:
+        """What its inventory says of one controller."""
+        return {
+            "node_id": controller.spec.node_id,
+            "properties": str(controller.properties_file),
+            "data": str(controller.data),
+        }
 
     def view(self, migration: int) -> dict[str, Any]:
         """Everything about it; rows of its history that were not seen yet go to `on_row`."""

@@ -6,22 +6,21 @@ In:   a laboratory. Elsewhere: the list of the stories (end_of_road.py), what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from migrator.lab.cluster import LabCluster
 from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.server import Server
 from migrator.lab.service import LabService
+from tests.adversarial.road import CONTROLLERS
 from tests.adversarial.stories_back import back_under_stock, soak
 from tests.e2e.road_stage import STEP_DEADLINE_S, RoadStage, assert_completed
 from tests.support.certificates import Authority
 from tests.support.remote_controllers import ServiceFiles, remote_port
 
-CONTROLLERS: Final = 3
 STILL_RUN: Final = "still run on other hosts"
 BY_HAND: Final = 3002
 """`stop` of this node's template knows Kafka's unit alone, as the shipped ones do; ours its operator stops."""
@@ -33,30 +32,17 @@ class ServiceElsewhere(LabService):
     def __init__(self, laboratory: Laboratory, name: str = "service", **settings: Any) -> None:
         self.authority = Authority(laboratory.directory / "authority")
         self.files = ServiceFiles(laboratory.directory / "files-of-the-service", self.authority)
-        self.ports = [laboratory.ports.reserve() for _ in range(CONTROLLERS)]
-        reached = self.files.settings(*self.ports)
+        self.ports = {node: laboratory.ports.reserve() for node in CONTROLLERS}
+        reached = self.files.settings(*self.ports.values())
         super().__init__(laboratory, name, **{**settings, **reached})
 
     def settings(self) -> dict[str, str | int | float | bool | list[str]]:
         return {**super().settings(), "roots": [str(self.files.directory)]}
 
-    def create(self, name: str, cluster: LabCluster, controllers: Iterable[OurController]) -> int:
-        inventory = {
-            "name": name,
-            "zookeeper": cluster.zookeeper_connect,
-            "bootstrap_servers": cluster.bootstrap_servers,
-            "controllers": [
-                {
-                    "node_id": each.spec.node_id,
-                    "properties": str(self.files.copy_of(each.properties_file, each.name)),
-                    "data": str(each.data),
-                    "control": f"https://localhost:{port}",
-                }
-                for each, port in zip(controllers, self.ports, strict=True)
-            ],
-            "brokers": [{"id": broker.broker_id, "host": broker.address} for broker in cluster.brokers],
-        }
-        return int(self.post("/migrations", inventory)["id"])
+    def entry_of(self, controller: OurController) -> dict[str, str | int]:
+        copied = self.files.copy_of(controller.properties_file, controller.name)
+        control = f"https://localhost:{self.ports[controller.spec.node_id]}"
+        return {**super().entry_of(controller), "properties": str(copied), "control": control}
 
 
 class HostsWithUnits(LabFleet):
@@ -82,7 +68,8 @@ class StageElsewhere(RoadStage):
 
     def start_cluster(self) -> list[OurController]:
         ours = super().start_cluster()
-        for each, port in zip(ours, self.service.ports, strict=True):
+        for each in ours:
+            port = self.service.ports[each.spec.node_id]
             own = remote_port(self.laboratory.directory, self.service.authority, port, each.name)
             each.spec = replace(each.spec, extra={**each.spec.extra, **own})
         return ours
