@@ -17,8 +17,8 @@ from migrator.controller.decision import Decision, ItemRefused, Record, Situatio
 from migrator.controller.names import refuse_name
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.client_metrics import refuse_subscription
+from migrator.model.config_lists import list_default, split_as_java
 from migrator.model.image import NO_CONFIG
-from migrator.model.topic_configs import Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.model.znode_sizes import config_bytes
@@ -89,7 +89,7 @@ def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list
     now = situation.image.configs.get(key, NO_CONFIG)
     touched: dict[str, str | None] = {}
     for config in asked.configs:  # a key that is named twice: the last one counts
-        touched[config.name] = _new_value(situation, now.get(config.name), config, key)
+        touched[config.name] = _new_value(now.get(config.name), config, key)
     return _written(situation, key, touched)
 
 
@@ -196,7 +196,7 @@ def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str
         raise ItemRefused(Error.INVALID_CONFIG, text)
 
 
-def _new_value(situation: Situation, now: str | None, asked: IncrementalAlterableConfig, key: ConfigKey) -> str | None:
+def _new_value(now: str | None, asked: IncrementalAlterableConfig, key: ConfigKey) -> str | None:
     name, operation = asked.name, asked.config_operation
     match operation:
         case ConfigOperation.SET:
@@ -204,12 +204,13 @@ def _new_value(situation: Situation, now: str | None, asked: IncrementalAlterabl
         case ConfigOperation.DELETE:
             return None
         case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
-            if key.type != ConfigType.TOPIC or not is_list(name):
+            default = list_default(key.type, name)
+            if default is None:
                 text = f"Can't {ConfigOperation(operation).name} to key {name} because its type is not LIST."
                 raise ItemRefused(Error.INVALID_CONFIG, text)
-            before = effective({}, Inherited(static=situation.settings.static))[name][0] if now is None else now
-            parts = [part for part in before.split(",") if part]
-            for part in (asked.value or "").split(","):
+            # Stock begins with the key's own default, not with what the resource inherits.
+            parts = [part for part in (default if now is None else now).split(",") if part]
+            for part in split_as_java(asked.value or ""):
                 if operation == ConfigOperation.APPEND and part not in parts:
                     parts.append(part)
                 elif operation == ConfigOperation.SUBTRACT and part in parts:

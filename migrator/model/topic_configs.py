@@ -179,8 +179,3 @@ def _keys_by_synonym() -> dict[str, list[str]]:
 _DEFAULTS: Final = {name: (rule.default, ConfigSource.DEFAULT) for name, rule in TOPIC_CONFIGS.items()}
 _BY_SYNONYM: Final = _keys_by_synonym()
 """Which topic keys a broker key gives a value to: few are set, so the answer begins with the defaults."""
-
-
-def is_list(name: str) -> bool:
-    rule = TOPIC_CONFIGS.get(name)
-    return rule is not None and rule.kind == "list"

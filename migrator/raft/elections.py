@@ -153,18 +153,47 @@ def on_vote_answered(q: QuorumState, answer: VoteAnswered, now_ms: int) -> None:
 
 
 def _count_pre_vote(q: QuorumState, role: Prospective, voter: int, answer: VoteAnswered, now_ms: int) -> None:
-    """A majority that would vote for it: stand. A peer that knows no pre-vote cannot be asked: stand as well.
+    """A majority that would vote for it: stand. Peers that know no pre-vote: see `_decide_beside_3_9`.
 
     Refused by the leader itself: it lives and is heard, so follow it again. While another voter is down the leader may
     need exactly this node's fetches to go on.
     """
-    if answer.error not in (Error.NONE, Error.UNSUPPORTED_VERSION):
+    if answer.error is Error.UNSUPPORTED_VERSION:
+        role.unable.add(voter)
+    elif answer.error is not Error.NONE:
         q.requests.pause(voter, now_ms)
+        on_pre_vote_failed(q, role, voter, now_ms)
         return
-    (role.granted if answer.granted else role.rejected).add(voter)
-    if len(role.granted) >= q.majority or answer.error is Error.UNSUPPORTED_VERSION:
+    else:
+        (role.granted if answer.granted else role.rejected).add(voter)
+    role.failures.pop(voter, None)
+    if len(role.granted) >= q.majority:
         q.become_candidate(now_ms, role.retries)
-    elif _is_hopeless(q, role) or (not answer.granted and voter == answer.leader == q.leader):
+    elif _is_hopeless(q, role) or (voter in role.rejected and voter == answer.leader == q.leader):
+        q.stand_back(now_ms)
+    else:
+        _decide_beside_3_9(q, role, now_ms)
+
+
+def on_pre_vote_failed(q: QuorumState, role: Prospective, voter: int, now_ms: int) -> None:
+    """No answer that can be used; asked again after a pause, for a connection may have been an old one."""
+    role.failures[voter] += 1
+    _decide_beside_3_9(q, role, now_ms)
+
+
+def _decide_beside_3_9(q: QuorumState, role: Prospective, now_ms: int, *, is_late: bool = False) -> None:
+    """Voters of 3.9 cannot be asked: they are counted on once all others answered, failed twice, or are late.
+
+    As many refusals as grants (its own is one) are enough to follow again: who refuses hears the leader, or has the
+    better log and stands itself. So a voter of 3.9 does not make ours depose a leader that works.
+    """
+    asked = set(q.others) - role.unable
+    silent = {voter for voter in asked - role.granted - role.rejected if not is_late and role.failures[voter] < 2}
+    if not role.unable or silent:
+        return
+    if len(role.granted | role.unable) >= q.majority and len(role.granted) > len(role.rejected):
+        q.become_candidate(now_ms, role.retries)
+    else:
         q.stand_back(now_ms)
 
 
@@ -306,10 +335,12 @@ def poll_prospective(q: QuorumState, role: Prospective, now_ms: int) -> None:
 
     To stand back here would cost a whole fetch timeout more, whenever the voter with the better log asks first.
     """
-    if role.election_deadline_ms <= now_ms:
-        stand(q, now_ms, role.retries)
-    else:
+    if role.election_deadline_ms > now_ms:
         _ask_for_votes(q, role, now_ms, pre_vote=True)
+    elif role.unable:
+        _decide_beside_3_9(q, role, now_ms, is_late=True)
+    else:
+        stand(q, now_ms, role.retries)
 
 
 def poll_candidate(q: QuorumState, role: Candidate, now_ms: int) -> None:
@@ -325,8 +356,9 @@ def poll_candidate(q: QuorumState, role: Candidate, now_ms: int) -> None:
 
 def _ask_for_votes(q: QuorumState, role: Prospective | Candidate, now_ms: int, *, pre_vote: bool) -> None:
     own = q.log.last_on_disk()
+    answered = role.granted | role.rejected | (role.unable if isinstance(role, Prospective) else set())
     for voter in q.others:
-        if voter not in role.granted and voter not in role.rejected and q.requests.is_ready(voter, now_ms):
+        if voter not in answered and q.requests.is_ready(voter, now_ms):
             number = q.requests.open(voter, now_ms)
             q.out.append(SendVote(number, voter, q.epoch, q.node_id, own.epoch, own.offset, pre_vote))
 

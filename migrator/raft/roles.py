@@ -9,6 +9,7 @@ Source: Kafka 3.9 `QuorumState`, `UnattachedState`, `CandidateState`, `LeaderSta
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -74,12 +75,16 @@ class Prospective:
     """Asks who would vote for it, before it disturbs anybody with a higher epoch. Nothing of it is stored.
 
     At the deadline it asks all anew.
+    unable:   voters of Kafka 3.9, which know no pre-vote.
+    failures: how often a request to a voter failed since its last answer.
     """
 
     election_deadline_ms: int
     retries: int
     granted: set[int]
     rejected: set[int] = field(default_factory=set)
+    unable: set[int] = field(default_factory=set)
+    failures: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)

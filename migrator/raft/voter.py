@@ -172,6 +172,8 @@ class Voter(QuorumState):
         peer = self.requests.close(event.request)
         if peer is not None:
             self.requests.pause(peer, now_ms)
+            if isinstance(self.role, Prospective):
+                elections.on_pre_vote_failed(self, self.role, peer, now_ms)
 
     def _on_resign_requested(self, event: ResignRequested, now_ms: int) -> None:
         assert event.epoch <= self.epoch, f"resigns from epoch {event.epoch}, this is {self.epoch}"

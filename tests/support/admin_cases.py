@@ -243,6 +243,15 @@ def of_configs() -> Iterator[tuple[str, Message | Ask]]:
     yield "append again", altered(TOPIC, "orders", ("cleanup.policy", APPEND, "compact"))
     yield "subtract", altered(TOPIC, "orders", ("cleanup.policy", SUBTRACT, "delete"))
     yield "append to what is no list", altered(TOPIC, "orders", ("retention.ms", APPEND, "1"))
+    yield "append to a broker's list", altered(BROKER, "", ("ssl.enabled.protocols", APPEND, "TLSv1.1"))
+    yield "subtract from a broker's list", altered(BROKER, "", ("log.cleanup.policy", SUBTRACT, "compact"))
+    yield "append empty parts", altered(BROKER, "1", ("metric.reporters", APPEND, ",a,,b,"))
+    yield "append nothing", altered(BROKER, "1", ("kafka.metrics.reporters", APPEND, ","))
+    yield "append to what is no list of a broker", altered(BROKER, "", ("log.cleaner.threads", APPEND, "1"))
+    yield (
+        "append under a listener's prefix",
+        altered(BROKER, "1", ("listener.name.x.ssl.enabled.protocols", APPEND, "TLSv1.2")),
+    )
     yield "the same key twice", altered(TOPIC, "orders", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
     yield "one good, one bad", altered(TOPIC, "orders", ("retention.ms", SET, "7"), ("segment.bytes", SET, "x"))
     yield "an unknown topic", altered(TOPIC, "nothing", ("retention.ms", SET, "7"))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from migrator.controller.configs import ConfigOperation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Situation
 from migrator.findings.content import PASSWORD_UNDECODABLE
-from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource, Inherited, effective, is_list
+from migrator.model.config_lists import list_default
+from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource, Inherited, effective
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.errors import Error
@@ -93,12 +94,37 @@ def test_an_operation_leaves_what_stock_leaves(
     assert topic_after(before, *asked) == expected
 
 
-def test_what_is_appended_to_begins_with_the_value_of_the_controllers_file() -> None:
+def test_what_is_appended_to_begins_with_the_default_of_the_key_whatever_the_controllers_file_says() -> None:
+    """Stock asks the ConfigDef: with log.cleanup.policy=compact in its file, `delete` is the result all the same."""
     situation = a_situation(an_image(a_topic("orders")), static={"log.cleanup.policy": "compact"})
     _, decision = alter(situation, a_resource(("cleanup.policy", APPEND, "delete")))
     (record,) = messages(decision)
     assert isinstance(record, ConfigRecord)
-    assert record.value == "compact,delete"
+    assert record.value == "delete"
+
+
+@pytest.mark.parametrize(
+    ("key", "operation", "value", "expected"),
+    [
+        ("metric.reporters", APPEND, "a.Reporter", "a.Reporter"),
+        ("ssl.enabled.protocols", SUBTRACT, "TLSv1.2", "TLSv1.3"),
+        ("log.cleanup.policy", APPEND, "compact", "delete,compact"),
+        ("metric.reporters", APPEND, "a,,b,", "a,,b"),  # Java drops only what is empty at the end
+        ("metric.reporters", APPEND, ",", ""),
+    ],
+)
+def test_lists_of_brokers_are_appended_to_as_well(key: str, operation: int, value: str, expected: str) -> None:
+    (result,), decision = alter(a_cluster({}), a_resource((key, operation, value), type_=ConfigType.BROKER, name=""))
+    assert result.error_code == Error.NONE, result.error_message
+    (record,) = messages(decision)
+    assert isinstance(record, ConfigRecord)
+    assert (record.name, record.value) == (key, expected)
+
+
+@pytest.mark.parametrize("key", ["log.cleaner.threads", "listener.name.x.ssl.enabled.protocols", "a.plugin.of.ours"])
+def test_what_is_no_list_of_a_broker_is_not_appended_to(key: str) -> None:
+    (result,), _ = alter(a_cluster({}), a_resource((key, APPEND, "x"), type_=ConfigType.BROKER, name=""))
+    assert (result.error_code, key in (result.error_message or "")) == (Error.INVALID_CONFIG, True)
 
 
 @given(st.lists(st.tuples(st.sampled_from([APPEND, SUBTRACT]), st.sampled_from(["0:1", "0:2", "1:1,0:1"])), max_size=6))
@@ -356,9 +382,9 @@ def test_every_default_is_a_value_that_may_be_set() -> None:
     assert refuse_topic_config({name: rule.default for name, rule in TOPIC_CONFIGS.items()}) is None
     assert refuse_topic_config({}) is None
     assert refuse_topic_config({"b": None, "a": None}) == "Null value not supported for topic configs: a,b"
-    assert is_list("cleanup.policy")
-    assert not is_list("retention.ms")
-    assert not is_list("no.such.key")
+    assert list_default(ConfigType.TOPIC, "cleanup.policy") == "delete"
+    assert list_default(ConfigType.TOPIC, "retention.ms") is None
+    assert list_default(ConfigType.TOPIC, "no.such.key") is None
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from migrator.raft.effects import (
     AnswerLeaderClaim,
     AnswerVote,
     AppendLeaderChange,
+    Effect,
     Flush,
     Lead,
     Persist,
@@ -689,11 +690,60 @@ def test_who_is_refused_by_a_majority_stands_back_and_waits() -> None:
     assert (voter.standing, voter.epoch, voter.next_deadline_ms()) == (Standing.UNATTACHED, 1, 2_010)
 
 
-def test_a_peer_that_knows_no_pre_vote_makes_it_stand_as_before() -> None:
-    """A 3.9 voter has Vote up to version 1; in a mixed quorum elections are those of 3.9."""
+def cannot_be_asked(voter: Any, peer: int, now_ms: int) -> list[Effect]:
+    """A 3.9 voter has Vote up to version 1: the transport answers in its place."""
+    return voter.receive(VoteAnswered(peer - 1, Error.UNSUPPORTED_VERSION, NOBODY, voter.epoch, granted=False), now_ms)
+
+
+def test_beside_a_voter_of_3_9_it_stands_when_the_other_would_vote_for_it() -> None:
     voter = a_prospective()
-    effects = voter.receive(VoteAnswered(1, Error.UNSUPPORTED_VERSION, NOBODY, 1, granted=False), 1_010)
+    assert none(cannot_be_asked(voter, SECOND, 1_010), Persist), "the third voter has not answered yet"
+    effects = voter.receive(VoteAnswered(2, Error.NONE, NOBODY, 1, granted=True), 1_020)
     assert effects[0] == Persist(ElectionState(2, voted_for=ME))
+
+
+def test_beside_a_voter_of_3_9_it_deposes_no_leader_that_the_other_hears() -> None:
+    """Before, one voter of 3.9 was enough to stand at once, whatever the others said."""
+    voter = a_follower(pre_vote=True)
+    asked = {each.to: each.request for each in voter.receive(Ticked(), 2_000) if isinstance(each, SendVote)}
+    unable = VoteAnswered(asked[SECOND], Error.UNSUPPORTED_VERSION, NOBODY, 2, granted=False)
+    assert none(voter.receive(unable, 2_010), Persist)
+    effects = voter.receive(VoteAnswered(asked[THIRD], Error.NONE, SECOND, 2, granted=False), 2_020)
+    assert one(effects, SendFetch).to == SECOND
+    assert (voter.standing, voter.state) == (Standing.FOLLOWER, ElectionState(2, leader=SECOND))
+
+
+def test_beside_a_voter_of_3_9_a_voter_that_fails_twice_is_not_waited_for() -> None:
+    """Its leader is dead: one failure may be an old connection, two are not."""
+    voter = a_prospective()
+    cannot_be_asked(voter, SECOND, 1_010)
+    assert none(voter.receive(RequestFailed(2), 1_010), Persist)
+    again = one(voter.receive(Ticked(), 1_030), SendVote)
+    assert (again.to, again.pre_vote) == (THIRD, True)
+    assert voter.receive(RequestFailed(again.request), 1_031)[0] == Persist(ElectionState(2, voted_for=ME))
+
+
+def test_beside_a_voter_of_3_9_a_silent_voter_is_waited_for_until_the_election_is_due() -> None:
+    voter = a_prospective()
+    cannot_be_asked(voter, SECOND, 1_010)
+    assert none(voter.receive(Ticked(), 1_999), Persist, SendVote)
+    assert voter.receive(Ticked(), 2_000)[0] == Persist(ElectionState(2, voted_for=ME))
+
+
+def test_where_nobody_else_can_be_asked_it_stands_as_3_9_does() -> None:
+    voter = a_prospective()
+    cannot_be_asked(voter, SECOND, 1_010)
+    assert cannot_be_asked(voter, THIRD, 1_011)[0] == Persist(ElectionState(2, voted_for=ME))
+
+
+def test_of_five_voters_the_grants_of_those_that_can_be_asked_have_to_outnumber_their_refusals() -> None:
+    for second_grants in (True, False):
+        voter = a_prospective(voters=(ME, SECOND, THIRD, 4, 5))
+        for peer in (4, 5):
+            assert none(cannot_be_asked(voter, peer, 1_010), Persist)
+        voter.receive(VoteAnswered(2, Error.NONE, NOBODY, 1, granted=False), 1_020)
+        effects = voter.receive(VoteAnswered(1, Error.NONE, NOBODY, 1, granted=second_grants), 1_030)
+        assert none(effects, Persist) != second_grants
 
 
 def test_an_error_in_place_of_a_pre_vote_is_asked_again() -> None:
