@@ -34,7 +34,7 @@ def format_storage(file: Path, cluster_id: str, release: str | None, *, ignore_f
 
 def storage_info(file: Path) -> int:
     from migrator.node.config.properties import read_config
-    from migrator.node.log.storage import read_meta_properties
+    from migrator.node.log.storage import read_meta_properties, refuse_later_format
 
     config = read_config(file)
     problems = 0
@@ -42,6 +42,8 @@ def storage_info(file: Path) -> int:
         try:
             meta = read_meta_properties(directory)
             print(f"{directory}: cluster.id={meta.cluster_id} node.id={meta.node_id} directory.id={meta.directory_id}")
+            if directory == config.metadata_log_dir:
+                refuse_later_format(directory)
         except FindingError as error:
             problems += 1
             print(error)

@@ -63,8 +63,8 @@ DIRECTORY_UNUSABLE = Finding(
     code="Z2K-3012",
     says="{directory} cannot be used: {reason}.",
     means="The directory is not formatted, belongs to another node or cluster, or is damaged. Nothing was changed.",
-    remedy="Check log.dirs, metadata.log.dir and node.id. Format a new node with `zk2kraft storage format` or Kafka's "
-    "own tool. If another directory is in the way, move it aside and never delete it.",
+    remedy="Check log.dirs, metadata.log.dir and node.id. Format a new node with `zk2kraft storage format` or the "
+    "storage tool of Kafka 3.9. If another directory is in the way, move it aside and never delete it.",
     cases=("F-14", "F-15"),
 )
 

@@ -10,6 +10,7 @@ Source: Kafka 3.9 `ControllerApis`, `AclApis`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -178,7 +179,7 @@ def _in_parts(
     denials = refuse(replace(request, **{parts: refused}), error, words)
     reply: Any = decision.reply
     together = (*getattr(reply, answers), *getattr(denials, answers))
-    return Decision(replace(reply, **{answers: together}), decision.records)
+    return dataclasses.replace(decision, reply=replace(reply, **{answers: together}))
 
 
 def _without(parts: Iterable[Any], denied: Iterable[Any]) -> tuple[Any, ...]:
@@ -203,7 +204,7 @@ def _create_topics(may: _Permissions, request: CreateTopicsRequest, decide: Deci
         each if each.error_code or may.on_topic(AclOperation.DESCRIBE_CONFIGS, each.name) else _without_configs(each)
         for each in reply.topics
     )
-    return Decision(replace(reply, topics=shown), decision.records)
+    return dataclasses.replace(decision, reply=replace(reply, topics=shown))
 
 
 def _without_configs(result: CreatableTopicResult) -> CreatableTopicResult:
@@ -228,7 +229,7 @@ def _delete_topics(may: _Permissions, request: DeleteTopicsRequest, decide: Deci
     assert isinstance(decision.reply, DeleteTopicsResponse)
     assert isinstance(denials, DeleteTopicsResponse)
     together = (*decision.reply.responses, *denials.responses)
-    return Decision(replace(decision.reply, responses=together), decision.records)
+    return dataclasses.replace(decision, reply=replace(decision.reply, responses=together))
 
 
 def _may_delete(may: _Permissions, asked: DeleteTopicState) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64encode
+from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -42,6 +43,8 @@ NO_TIME: Final = -1
 USER: Final = "User"
 SWEPT_MAX: Final = 1_000
 """Expired tokens that one look removes; the rest waits for the next one."""
+SECRETS_MAX: Final = 128 * 1024
+"""Derived secrets that are remembered: a request names its token by the secret, so it is compared with every one."""
 
 
 class _Refused(Exception):
@@ -52,7 +55,12 @@ class _Refused(Exception):
 
 
 def secret_of(token_id: str, rules: TokenRules) -> bytes:
-    return hmac.digest(rules.secret_key.encode(), token_id.encode(), "sha512")
+    return _secret_of(token_id, rules.secret_key)
+
+
+@lru_cache(maxsize=SECRETS_MAX)
+def _secret_of(token_id: str, key: str) -> bytes:
+    return hmac.digest(key.encode(), token_id.encode(), "sha512")
 
 
 # --- the requests -----------------------------------------------------------------------------------------

@@ -154,7 +154,10 @@ class ActiveController:
 
     async def _replay_committed(self) -> None:
         while self.epoch is None:
-            if not self._log.is_current:
+            if self._log.has_to_load:
+                await self._log.load()
+                self._show_replayed(0)
+            elif not self._log.is_current:
                 self._replay_piece()
                 await asyncio.sleep(0)
             elif self._elected is not None and self._log.committed > self._elected[1]:
@@ -163,7 +166,9 @@ class ActiveController:
                 return
 
     def _replay_piece(self) -> None:
-        size = self._log.replay_piece()
+        self._show_replayed(self._log.replay_piece())
+
+    def _show_replayed(self, size: int) -> None:
         self.image = self.newest = self._log.image
         self._look_for_retirement()
         self._log.tell_applied(self._log.settled_end, self.image, size)
@@ -176,11 +181,10 @@ class ActiveController:
         return text is not None
 
     def load_snapshot(self, snapshot: SnapshotId) -> None:
-        """Begin anew with a snapshot that is on disk."""
+        """Begin anew with a snapshot that is on disk; until it is replayed, the image is that of before."""
         assert self.epoch is None, "a leader loads no snapshot"
-        self._log.load(snapshot)
-        self.image = self.newest = self._log.image
-        self._look_for_retirement()
+        self._log.begin_anew(snapshot)
+        self._catch_up()
 
     @property
     def is_current(self) -> bool:

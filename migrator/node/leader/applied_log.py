@@ -15,8 +15,10 @@ from itertools import chain
 
 from migrator.controller.removals import Removals
 from migrator.controller.snapshot import records_of
+from migrator.findings.finding import FindingError
 from migrator.model.image import Image
 from migrator.node.log.log_replay import LogReplay, ReadAhead, read_snapshot
+from migrator.node.on_thread import on_thread
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.types import SnapshotId
 from migrator.wire.records import encode_record
@@ -35,6 +37,7 @@ class AppliedLog:
         self.end = self.committed = read_ahead.begins_at
         self._untold_bytes = 0
         self._settled: tuple[int, Image] = (self.end, read_ahead.snapshot)
+        self._to_load: SnapshotId | None = None
 
     @property
     def image(self) -> Image:
@@ -49,7 +52,7 @@ class AppliedLog:
     @property
     def is_current(self) -> bool:
         """Whether everything that is known to be committed is in the image."""
-        return self.end >= self.committed
+        return self._to_load is None and self.end >= self.committed
 
     @property
     def is_empty(self) -> bool:
@@ -108,12 +111,27 @@ class AppliedLog:
 
     # --- snapshots -----------------------------------------------------------------------------------------
 
-    def load(self, snapshot: SnapshotId) -> None:
-        """Begin anew with a snapshot that is on disk."""
-        self._replay = read_snapshot(self._raft.snapshots.path(snapshot), snapshot)
-        self.end = snapshot.end_offset
-        self.committed = max(self.committed, self.end)
+    def begin_anew(self, snapshot: SnapshotId) -> None:
+        """The log on disk begins at the end of this snapshot now; what was replayed counts until it is loaded."""
+        self._to_load = snapshot
+        self.committed = max(self.committed, snapshot.end_offset)
         self._read_ahead = None
+
+    @property
+    def has_to_load(self) -> bool:
+        return self._to_load is not None
+
+    async def load(self) -> None:
+        """Replay the snapshot on a thread: at a million partitions it takes seconds, and votes and fetches go on."""
+        while (snapshot := self._to_load) is not None:
+            try:
+                replay = await on_thread(read_snapshot, self._raft.snapshots.path(snapshot), snapshot)
+            except (OSError, FindingError):
+                if snapshot == self._to_load:
+                    raise
+                continue  # a newer one came meanwhile, which removes the file of this one
+            if snapshot == self._to_load:
+                self._replay, self.end, self._to_load = replay, snapshot.end_offset, None
 
     def tell_applied(self, end: int, image: Image, size: int) -> None:
         """The core may order a snapshot of exactly this image; a transaction that is open is not in it."""

@@ -23,6 +23,7 @@ from migrator.findings.finding import FindingError
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image, Position
+from migrator.node.log.storage import refuse_later_format
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import Batch, read_batches
 from migrator.wire.messages.metadata import (
@@ -144,12 +145,23 @@ def _replay_noting(draft: Draft, record: Message, removals: Removals) -> None:
     replay(draft, record)
 
 
-def read_bootstrap(path: Path) -> list[Record]:
-    """The records that the format tool left for an empty log, each with the version it was written in."""
+def read_bootstrap(path: Path, *, log_is_empty: bool = True) -> list[Record]:
+    """The records that the format tool left for an empty log, each with the version it was written in.
+
+    A log that has records needs none of them, so the file may be missing there, as with stock. Raises Z2K-3012.
+    """
     try:
+        if not path.exists():
+            if not log_is_empty:
+                return []
+            refuse_later_format(path.parent)
         data = path.read_bytes()
         return [decode_versioned_record(value) for batch in read_batches(data) for value in batch.values]
-    except (OSError, FindingError) as error:
+    except FindingError as error:
+        if error.code == DIRECTORY_UNUSABLE.code:
+            raise
+        raise DIRECTORY_UNUSABLE.error(directory=str(path.parent), reason=f"{path.name}: {error}") from error
+    except OSError as error:
         raise DIRECTORY_UNUSABLE.error(directory=str(path.parent), reason=f"{path.name}: {error}") from error
 
 

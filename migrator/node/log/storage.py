@@ -144,6 +144,18 @@ def format_directory(directory: Path, cluster_id: str, node_id: int, bootstrap: 
     write_meta_properties(directory, MetaProperties(cluster_id, node_id, new_directory_id()))
 
 
+def refuse_later_format(directory: Path) -> None:
+    """Raises Z2K-3012 for a metadata directory that the storage tool of Kafka 4.4 or later formatted.
+
+    It writes the first records as a snapshot of offset 0 in place of `bootstrap.checkpoint`. Stock 3.9 takes such a
+    log for one that was made in KRaft mode, so nothing can be migrated to it.
+    """
+    first = directory / LOG_NAME / f"{0:020}-{0:010}.checkpoint"
+    if not (directory / BOOTSTRAP).exists() and first.exists():
+        reason = f"no {BOOTSTRAP} in it, and a snapshot of offset 0: the tool of Kafka 4.4 or later formatted it"
+        raise DIRECTORY_UNUSABLE.error(directory=str(directory), reason=reason)
+
+
 def is_formatted(directory: Path) -> bool:
     return (directory / META_PROPERTIES).is_file()
 

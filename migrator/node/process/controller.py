@@ -246,7 +246,8 @@ class ControllerProcess:
         directory = config.metadata_log_dir / LOG_NAME
         store = await asyncio.to_thread(LogStore.open, directory, config.segment_bytes, config.segment_ms)
         ahead = await asyncio.to_thread(replay_stored, store)
-        bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP)
+        log_is_empty = ahead.replay.data_records == 0
+        bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP, log_is_empty=log_is_empty)
         raft = self._raft_node(meta, store)
         driver: DriverNode | None = None
         before = self._before_driver(lambda what: None if driver is None else driver.session_changed(what))

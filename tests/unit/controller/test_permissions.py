@@ -118,6 +118,17 @@ def test_a_topic_is_deleted_by_who_may_and_its_name_shown_to_who_may_see_it(
         assert bool(decision.records) == (expected[0] == 0)
 
 
+def test_a_deletion_that_is_denied_in_part_is_sliced_like_any_other() -> None:
+    """Else the records of a mass deletion were one batch, larger than any, and the request was refused."""
+    both = DeleteTopicsRequest(topics=(DeleteTopicState(name="mine"), DeleteTopicState(name="theirs")))
+    decision = ask(a_cluster(topic("mine", AclOperation.DELETE)), both)
+    assert codes(decision.reply.responses) == {  # type: ignore[attr-defined]
+        "mine": Error.NONE,
+        "theirs": Error.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert decision.divisible
+
+
 def test_a_topic_that_does_not_exist_looks_like_one_that_must_not_be_seen() -> None:
     for name in ("theirs", "nobody"):
         decision = ask(a_cluster(), DeleteTopicsRequest(topics=(DeleteTopicState(name=name),)))

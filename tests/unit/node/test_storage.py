@@ -6,18 +6,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from api.commands.controllers import storage_info
 from migrator.findings.finding import FindingError
 from migrator.model.levels import LATEST, LEVELS
 from migrator.node.config.formatting import bootstrap_checkpoint, format_node, level_of
-from migrator.node.config.properties import NodeConfig, parse_config
+from migrator.node.config.properties import NodeConfig, parse_config, read_config
 from migrator.node.log.log_replay import read_bootstrap
 from migrator.node.log.storage import (
     BOOTSTRAP,
+    LOG_NAME,
     META_PROPERTIES,
     QUORUM_STATE,
     DirectoryLock,
@@ -39,13 +42,17 @@ from migrator.wire.messages.metadata import FeatureLevelRecord
 CLUSTER = "gSJTHuz4SBW8WFvXJLDhIw"
 
 
-def a_config(*directories: Path, node_id: int = 3000, **keys: str) -> NodeConfig:
+def a_file(*directories: Path, node_id: int = 3000, **keys: str) -> str:
     more = "\n".join(f"{key}={value}" for key, value in keys.items())
-    return parse_config(
+    return (
         f"process.roles=controller\nnode.id={node_id}\ncontroller.quorum.voters={node_id}@h:9093\n"
         f"listeners=CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
         f"log.dirs={','.join(map(str, directories))}\n{more}\n"
     )
+
+
+def a_config(*directories: Path, **more: Any) -> NodeConfig:
+    return parse_config(a_file(*directories, **more))
 
 
 def reason_of(error: FindingError, directory: Path) -> str:
@@ -253,6 +260,30 @@ def test_a_formatted_directory_holds_what_a_controller_starts_from(tmp_path: Pat
             (FeatureLevelRecord(name="metadata.version", feature_level=level), 0)
         ]
     assert identify([data, metadata], 3000).cluster_id == CLUSTER
+
+
+def test_a_log_that_has_records_needs_no_bootstrap_file(tmp_path: Path) -> None:
+    """Stock tolerates its absence as well; a directory that was copied without it starts."""
+    assert read_bootstrap(tmp_path / BOOTSTRAP, log_is_empty=False) == []
+    with pytest.raises(FindingError, match=r"Z2K-3012 .*bootstrap\.checkpoint"):
+        read_bootstrap(tmp_path / BOOTSTRAP, log_is_empty=True)
+
+
+def test_a_directory_that_the_tool_of_kafka_4_4_formatted_is_named_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It writes a snapshot of offset 0 and no bootstrap.checkpoint (seen with 4.4.0; 4.0.2 to 4.3.1 do not)."""
+    file = tmp_path / "controller.properties"
+    file.write_text(a_file(tmp_path / "d"))
+    config = read_config(file)
+    format_node(config, CLUSTER, None, ignore_formatted=False)
+    (config.metadata_log_dir / BOOTSTRAP).unlink()
+    (config.metadata_log_dir / LOG_NAME).mkdir()
+    (config.metadata_log_dir / LOG_NAME / "00000000000000000000-0000000000.checkpoint").write_bytes(b"")
+    with pytest.raises(FindingError, match=r"Z2K-3012 .*Kafka 4\.4 or later formatted it"):
+        read_bootstrap(config.metadata_log_dir / BOOTSTRAP)
+    assert storage_info(file) == 1
+    assert "Kafka 4.4 or later formatted it" in capsys.readouterr().out
 
 
 def test_the_level_is_the_brokers_when_the_file_names_it(tmp_path: Path) -> None:
