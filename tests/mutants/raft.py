@@ -116,4 +116,18 @@ FAULTS: Final = (
         "a snapshot under a wrong name: a restart resets the log and loses acknowledged records",
         UNIT,
     ),
+    Fault(
+        RAFT + "elections.py",
+        "    if not role.unable or silent:\n",
+        "    if not role.unable:\n",
+        "beside a voter of Kafka 3.9 a working leader is deposed, though the other one of ours hears it",
+        UNIT,
+    ),
+    Fault(
+        RAFT + "elections.py",
+        " and len(role.granted) > len(role.rejected):",
+        ":",
+        "the refusal of the only voter that can be asked does not count",
+        UNIT,
+    ),
 )

@@ -52,7 +52,7 @@ class AppliedLog:
     @property
     def is_current(self) -> bool:
         """Whether everything that is known to be committed is in the image."""
-        return self._to_load is None and self.end >= self.committed
+        return self.end >= self.committed
 
     @property
     def is_empty(self) -> bool:
