@@ -27,6 +27,7 @@ from migrator.controller.authorizer import Asker
 from migrator.controller.brokers import heal_leaderships, heartbeat_without_change
 from migrator.controller.contacts import Contacts
 from migrator.controller.decision import ControllerSettings, Decision, Record, Situation
+from migrator.controller.eligibility import place_of, why_ineligible
 from migrator.controller.features import activation_records, activation_refusal
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.partitions.mass import SLICE_RECORDS, has_many, may_touch_many
@@ -36,7 +37,7 @@ from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
 from migrator.controller.requests import decide
 from migrator.controller.security.permissions import allowed_as_whole
-from migrator.findings.driver import REQUEST_TOO_LARGE
+from migrator.findings.driver import INELIGIBLE_DECISION, REQUEST_TOO_LARGE
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Image, Position
@@ -48,7 +49,7 @@ from migrator.node.log.log_replay import ReadAhead, bootstrap_level
 from migrator.node.log.payloads import cut
 from migrator.node.on_thread import short_turns
 from migrator.node.quorum.raft_node import RaftNode
-from migrator.raft.types import Payload, SnapshotId
+from migrator.raft.types import NOBODY, Payload, SnapshotId
 from migrator.wire.batch import BatchTooLargeError
 from migrator.wire.codec import UnencodableError
 from migrator.wire.errors import Error
@@ -71,6 +72,10 @@ def _error_of(request: Message, error: UnencodableError) -> Error:
         return Error.POLICY_VIOLATION
     configures = isinstance(request, (CreateTopicsRequest, AlterConfigsRequest, IncrementalAlterConfigsRequest))
     return Error.INVALID_CONFIG if configures else Error.INVALID_REQUEST
+
+
+class DecisionRefusedError(FindingError):
+    """Nothing of these records was appended: one of them does not fit the image (Z2K-2075)."""
 
 
 class CommitListener(Protocol):
@@ -139,6 +144,8 @@ class ActiveController:
         self._is_apart = False
         """A decision about many partitions is being made, or appended."""
         self._deciding: set[asyncio.Task[tuple[Decision, asyncio.Future[Message] | None]]] = set()
+        self._refused: Occurrence | None = None
+        """The latest decision that was refused, of this process."""
         self._last_append_ms = 0
 
     # --- following -----------------------------------------------------------------------------------------
@@ -320,6 +327,8 @@ class ActiveController:
             found = REQUEST_TOO_LARGE.found(reason=words_of(error))
             log.warning("request.refused", code=found.code, request=type(request).__name__, reason=found.text)
             return refuse(request, _error_of(request, error), found.in_full)
+        except DecisionRefusedError as error:
+            return refuse(request, Error.UNKNOWN_SERVER_ERROR, error.occurrence.in_full)
         if future is None:
             return decision.reply
         try:
@@ -411,6 +420,8 @@ class ActiveController:
         """
         async with self.paused():
             epoch, permitted, self._is_apart = self.epoch, self._permitted(), True
+            broker = getattr(request, "broker_id", NOBODY)
+            contact = self.contacts.kept(broker)
             try:
                 if epoch is None:
                     raise LeadershipLost
@@ -422,6 +433,9 @@ class ActiveController:
                     if self.epoch != epoch or self._permitted() != permitted:
                         raise LeadershipLost
                     return decision, await self._carry_out_slices(decision, epoch)
+            except (LeadershipLost, UnencodableError, DecisionRefusedError):
+                self.contacts.put_back(broker, contact)
+                raise
             finally:
                 self._is_apart = False
 
@@ -445,6 +459,9 @@ class ActiveController:
         draft = Draft(self.newest)
         values = []
         for record, version in records:
+            reason = why_ineligible(draft, record)
+            if reason is not None:
+                raise self._refuse_decision(place_of(draft, record), reason)
             values.append(encode_record(record, version))
             replay(draft, record)
         payloads = cut(values, self._raft.wall_ms(), divisible=divisible)
@@ -460,6 +477,16 @@ class ActiveController:
             broken = AssertionError(f"the last record was to be at offset {offset}, and is at {appended}")
             self._raft.fail(broken)  # what is decided next would stand on what the log does not have
             raise broken
+
+    def _refuse_decision(self, partition: str, reason: str) -> DecisionRefusedError:
+        self._refused = INELIGIBLE_DECISION.found(partition=partition, reason=reason)
+        log.error("decision.refused", code=self._refused.code, partition=partition, reason=reason)
+        return DecisionRefusedError(self._refused)
+
+    @property
+    def findings(self) -> list[Occurrence]:
+        """What is wrong with the log, and with what was decided here."""
+        return [each for each in (self._log.ineligible.finding, self._refused) if each is not None]
 
     # --- what the driver appends ---------------------------------------------------------------------------
 

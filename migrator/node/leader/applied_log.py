@@ -16,7 +16,7 @@ from itertools import chain
 from migrator.controller.removals import Removals
 from migrator.controller.snapshot import records_of
 from migrator.model.image import Image
-from migrator.node.log.log_replay import LogReplay, ReadAhead, read_snapshot
+from migrator.node.log.log_replay import Ineligible, LogReplay, ReadAhead, read_snapshot
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.types import SnapshotId
 from migrator.wire.records import encode_record
@@ -65,6 +65,11 @@ class AppliedLog:
         """What the log took away so far, before this node began to lead and since."""
         return self._replay.removals
 
+    @property
+    def ineligible(self) -> Ineligible:
+        """What the log has that no correct controller writes, as far as this node replayed it."""
+        return self._replay.ineligible
+
     def commit(self, high_watermark: int) -> None:
         self.committed = max(self.committed, high_watermark)
 
@@ -104,7 +109,9 @@ class AppliedLog:
         A transaction that was open when it began to lead is open still, unless its Abort is committed.
         """
         if self.end > self._replay.end:
+            ineligible = self.ineligible
             self._replay = LogReplay(image, self.end, self.removals)
+            self._replay.ineligible = ineligible
 
     # --- snapshots -----------------------------------------------------------------------------------------
 

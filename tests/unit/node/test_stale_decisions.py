@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from migrator.controller.decision import Decision, Record
 from migrator.findings.driver import REQUEST_TOO_LARGE
-from migrator.findings.finding import Occurrence
+from migrator.findings.finding import FindingError, Occurrence
 from migrator.model.image import Image
 from migrator.model.values import ConfigType, Mark
 from migrator.node.leader.active_controller import ActiveController
@@ -25,11 +26,13 @@ from migrator.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionPartition,
     AlterPartitionRequest,
     AlterPartitionTopic,
     ElectLeadersRequest,
+    ElectLeadersResponse,
     IsrBroker,
 )
 from migrator.wire.messages.topics import (
@@ -276,5 +279,64 @@ def test_a_heartbeat_is_not_told_beside_a_decision_what_is_not_committed() -> No
         controller.committed(raft.end)
         replies: list[Any] = [await unfencing, await again]
         assert [each.is_fenced for each in replies] == [False, False]
+
+    story(told)
+
+
+# --- what does not fit is not appended ------------------------------------------------------------------------
+
+OUT_OF_SYNC: list[Record] = [(PartitionChangeRecord(partition_id=0, topic_id=an_id("orders"), leader=1), 1)]
+
+
+def test_a_decision_that_elects_a_replica_out_of_sync_is_refused_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last barrier, should a decision be stale in another way."""
+
+    async def told() -> None:
+        controller, raft = a_leader(ten(leader=2, isr=(2, 3)))
+        monkeypatch.setattr(
+            "migrator.node.leader.active_controller.decide",
+            lambda *_, **__: Decision(ElectLeadersResponse(), tuple(OUT_OF_SYNC)),
+        )
+        image = controller.newest
+        reply: Any = await controller.submit(PREFERRED, 2)
+        assert reply.error_code == Error.UNKNOWN_SERVER_ERROR
+        assert not raft.appends
+        assert controller.newest is image
+        (found,) = controller.findings
+        assert found.code == "Z2K-2075"
+        assert found.values == {"partition": "orders-0", "reason": "broker 1 leads and is not in sync"}
+
+    story(told)
+
+
+def test_a_duty_that_decides_so_appends_nothing_and_ends_alone() -> None:
+    async def told() -> None:
+        controller, raft = a_leader(ten(leader=2, isr=(2, 3)))
+        with pytest.raises(FindingError, match="Z2K-2075"):
+            await controller.append_unasked(lambda situation: OUT_OF_SYNC)
+        assert not raft.appends
+        assert await controller.append_unasked(lambda situation: []) is False
+
+    story(told)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_what_was_noted_of_a_broker_is_taken_back_when_its_decision_is_not_appended() -> None:
+    """A controlled shutdown that was not begun would never be: its next heartbeat found it under way."""
+
+    async def told() -> None:
+        gatekeeper = Changing()
+        controller, raft = a_leader(ten(), gatekeeper=gatekeeper)
+        leaving = BrokerHeartbeatRequest(1, 101, current_metadata_offset=1_000, want_shut_down=True)
+        asking = asyncio.ensure_future(controller.submit(leaving, 1))
+        while not controller.lag():
+            await asyncio.sleep(0)
+        gatekeeper.writes = False
+        reply: Any = await asking
+        assert reply.error_code == Error.NOT_CONTROLLER
+        gatekeeper.writes = True
+        (again,) = await asked(controller, raft, (leaving, 1))
+        assert not again.should_shut_down
+        assert {each.leader for _, each in controller.image.partitions()} == {2}
 
     story(told)
