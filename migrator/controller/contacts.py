@@ -9,7 +9,7 @@ Source: Kafka 3.9 `BrokerHeartbeatManager`. A new active controller starts empty
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -69,6 +69,17 @@ class Contacts:
 
     def get(self, broker: int) -> Contact | None:
         return self._contacts.get(broker)
+
+    def kept(self, broker: int) -> Contact | None:
+        """As it is now, for `put_back`."""
+        contact = self._contacts.get(broker)
+        return None if contact is None else replace(contact)
+
+    def put_back(self, broker: int, kept: Contact | None) -> None:
+        """What was decided about this broker was not appended. It was heard all the same."""
+        if kept is not None:
+            now = self._contacts.get(broker)
+            self._contacts[broker] = replace(kept, last_ms=kept.last_ms if now is None else now.last_ms)
 
     def registered(self, broker: int, register_offset: int, now_ms: int, *, new_incarnation: bool) -> None:
         self.kept_out.pop(broker, None)

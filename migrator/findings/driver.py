@@ -405,6 +405,27 @@ STOCK_CANNOT_CONTINUE = Finding(
     "the reason stays, see this code's runbook.",
 )
 
+INELIGIBLE_IN_LOG = Finding(
+    code="Z2K-2074",
+    says="{count} records of the metadata log make a broker leader or in-sync that may not be it, or replace a "
+    "partition; the first is at offset {offset}, partition {partition}: {reason}.",
+    means="No correct controller writes such a record. Brokers acted on it: a replica that was not in sync may have "
+    "become the leader, and then acknowledged records may be missing from that partition.",
+    remedy="Compare what producers got acknowledged with what the partition has; this code's runbook says how to find "
+    "the records and the partitions. Nothing has to be restarted.",
+    severity=Severity.WARNS,
+)
+
+INELIGIBLE_DECISION = Finding(
+    code="Z2K-2075",
+    says="A decision of this controller was not written: partition {partition}: {reason}.",
+    means="The decision did not fit the metadata that it changes. That is a fault of zk2kraft. The record was not "
+    "written, so no broker acts on it; whoever asked got an error.",
+    remedy="Repeat the request. Report the line `decision.refused` of this controller's log. If it comes again and "
+    "again, restart this controller: another one becomes active.",
+    severity=Severity.WARNS,
+)
+
 STOCK_NEEDS_SECRET = Finding(
     code="Z2K-2073",
     says="{count} broker configurations hold passwords, for instance that of broker {first}: each stock controller "

@@ -112,6 +112,10 @@ class Draft:
         else:
             self._features.pop(name, None)
 
+    @property
+    def migration(self) -> MigrationState:
+        return self._migration
+
     def set_migration(self, state: MigrationState) -> None:
         self._migration = state
 
@@ -185,6 +189,10 @@ class Draft:
     def put_partition(self, topic_id: bytes, partition: Partition) -> None:
         self._opened(topic_id)[partition.id] = partition
         self._touched_topics.add(topic_id)
+
+    def find_partition(self, topic_id: bytes, partition_id: int) -> Partition | None:
+        """None where there is no such partition; an unknown topic raises `Contradiction`."""
+        return self._opened(topic_id).get(partition_id)
 
     def partition(self, topic_id: bytes, partition_id: int) -> Partition:
         partition = self._opened(topic_id).get(partition_id)

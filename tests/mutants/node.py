@@ -16,6 +16,27 @@ def of(*files: str) -> tuple[str, ...]:
 
 FAULTS: Final = (
     Fault(
+        NODE + "leader/active_controller.py",
+        "self._begin_apart(decided, request)",
+        "self._begin_apart(lambda _, early=decided({}): early, request)",
+        "a decision about many partitions is made from what held before others decided: unclean leaders",
+        of("test_stale_decisions.py"),
+    ),
+    Fault(
+        NODE + "leader/active_controller.py",
+        "            if reason is not None:\n                raise self._refuse_decision(",
+        "            if reason is not None and not records:\n                raise self._refuse_decision(",
+        "a leader that is out of sync is written, should a decision be wrong",
+        of("test_stale_decisions.py"),
+    ),
+    Fault(
+        NODE + "leader/active_controller.py",
+        "if self.epoch != epoch or self._permitted() != permitted:",
+        "if self.epoch != epoch or self._may_write() != permitted[0]:",
+        "a decision for brokers is appended though they are served no more",
+        of("test_stale_decisions.py"),
+    ),
+    Fault(
         NODE + "driver/rollback.py",
         "            self._refuse_with_lagging_versions()\n",
         "",
@@ -143,8 +164,8 @@ FAULTS: Final = (
     ),
     Fault(
         NODE + "leader/applied_log.py",
-        "            if snapshot == self._to_load:\n                self._replay, self.end",
-        "            if True:\n                self._replay, self.end",
+        "            if snapshot == self._to_load:\n                replay.ineligible",
+        "            if True:\n                replay.ineligible",
         "a snapshot that was replaced meanwhile is taken for the newest one",
         of("test_snapshot_loading.py"),
     ),

@@ -17,9 +17,10 @@ from typing import Final
 import structlog
 
 from migrator.driver.claim import Claim, ClaimObservation, still_ours
-from migrator.driver.machine import LOG_IS_TRUTH, Happened
+from migrator.driver.machine import LOG_IS_TRUTH, Happened, writes_allowed
 from migrator.driver.touched import touched
 from migrator.findings.finding import FindingError
+from migrator.model.image import Image
 from migrator.model.values import Mark, MigrationState
 from migrator.node.background import AGAIN_MAX_S, AGAIN_S, alarm_name, unexpected
 from migrator.node.driver.act import ActReporter, Concluded, DriverView, WindowAbandoned
@@ -153,9 +154,13 @@ class ClaimWatch:
 
     async def _mark_migration(self, born: str) -> None:
         """Note by which `/migration` this log is in migration; never of a claim that was deleted again."""
-        if self._controller.newest.marks.get(Mark.MIGRATION) != born:
+
+        def is_due(image: Image) -> bool:
+            return image.marks.get(Mark.MIGRATION) != born and writes_allowed(self._now.state)
+
+        if is_due(self._controller.newest):
             with suppress(LeadershipLost):  # then the next leader looks
-                await self._controller.mark(Mark.MIGRATION, born)
+                await self._controller.mark(Mark.MIGRATION, born, is_due)
 
     # --- it changed ----------------------------------------------------------------------------------------
 

@@ -130,5 +130,9 @@ class DivergenceWatch:
             return
         since_ms = self._wall_ms() - observed.behind_ms
         text = json.dumps({"offset": observed.first_lacking, "since_ms": since_ms}) if is_behind else ""
+
+        def is_due(image: Image) -> bool:
+            return (Mark.BEHIND in image.marks) == is_marked and self._may_mark(image)
+
         with suppress(LeadershipLost):
-            await controller.mark(Mark.BEHIND, text)
+            await controller.mark(Mark.BEHIND, text, is_due)

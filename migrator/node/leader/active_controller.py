@@ -27,6 +27,7 @@ from migrator.controller.authorizer import Asker
 from migrator.controller.brokers import heal_leaderships, heartbeat_without_change
 from migrator.controller.contacts import Contacts
 from migrator.controller.decision import ControllerSettings, Decision, Record, Situation
+from migrator.controller.eligibility import place_of, why_ineligible
 from migrator.controller.features import activation_records, activation_refusal
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.partitions.mass import SLICE_RECORDS, has_many, may_touch_many
@@ -36,19 +37,19 @@ from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
 from migrator.controller.requests import decide
 from migrator.controller.security.permissions import allowed_as_whole
-from migrator.findings.driver import REQUEST_TOO_LARGE
+from migrator.findings.driver import INELIGIBLE_DECISION, REQUEST_TOO_LARGE
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.model.draft import Delta, Draft
-from migrator.model.image import Position
+from migrator.model.image import Image, Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.leader.applied_log import AppliedLog
-from migrator.node.leader.gatekeeper import Gatekeeper
+from migrator.node.leader.gatekeeper import Gatekeeper, is_looked_into
 from migrator.node.leader.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.log.log_replay import ReadAhead, bootstrap_level
 from migrator.node.log.payloads import cut
 from migrator.node.on_thread import short_turns
 from migrator.node.quorum.raft_node import RaftNode
-from migrator.raft.types import Payload, SnapshotId
+from migrator.raft.types import NOBODY, Payload, SnapshotId
 from migrator.wire.batch import BatchTooLargeError
 from migrator.wire.codec import UnencodableError
 from migrator.wire.errors import Error
@@ -61,6 +62,9 @@ from migrator.wire.schema import Message
 
 log = structlog.get_logger()
 
+Decide = Callable[[], Decision]
+"""A decision whose situation was taken; on any thread."""
+
 
 def _error_of(request: Message, error: UnencodableError) -> Error:
     """As stock answers: what is too much in one piece, and a setting that is too long."""
@@ -68,6 +72,10 @@ def _error_of(request: Message, error: UnencodableError) -> Error:
         return Error.POLICY_VIOLATION
     configures = isinstance(request, (CreateTopicsRequest, AlterConfigsRequest, IncrementalAlterConfigsRequest))
     return Error.INVALID_CONFIG if configures else Error.INVALID_REQUEST
+
+
+class DecisionRefusedError(FindingError):
+    """Nothing of these records was appended: one of them does not fit the image (Z2K-2075)."""
 
 
 class CommitListener(Protocol):
@@ -135,8 +143,9 @@ class ActiveController:
         """The next slice is on the loop's list already; another one beside it would make two per turn of the loop."""
         self._is_apart = False
         """A decision about many partitions is being made, or appended."""
-        self._deciding: asyncio.Task[tuple[Decision, asyncio.Future[Message] | None]] | None = None
-        """The last one; held here, since the loop alone would not keep a task alive."""
+        self._deciding: set[asyncio.Task[tuple[Decision, asyncio.Future[Message] | None]]] = set()
+        self._refused: Occurrence | None = None
+        """The latest decision that was refused, of this process."""
         self._last_append_ms = 0
 
     # --- following -----------------------------------------------------------------------------------------
@@ -299,24 +308,22 @@ class ActiveController:
     async def submit(self, request: Message, version: int, asker: Asker | None = None) -> Message:
         """Decide on a request and wait until the answer may leave. asker: for whom; None: for this node."""
         received = time.perf_counter()
-        unmirrored = await self.gatekeeper.unmirrored(request, self.newest)
+        if is_looked_into(request):  # keys are derived here, where nobody waits; what counts is looked at in the turn
+            await self.gatekeeper.unmirrored(request, self.newest)
         if self._is_apart and self.epoch is not None and isinstance(request, BrokerHeartbeatRequest):
-            return heartbeat_without_change(self._situation(), request).reply  # a session must not end meanwhile
+            heard = heartbeat_without_change(self._situation(), request).reply  # a session must not end meanwhile
+            if self.image.brokers.get(request.broker_id) == self.newest.brokers.get(request.broker_id):
+                return heard  # what it says is committed
         await self._until_resumed()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
-        situation = self._situation(asker, unmirrored)
-        allowed, served, blocked = self._may_write(), self.gatekeeper.brokers_served(), self.gatekeeper.blocked()
-        decided = partial(
-            decide, situation, request, version, writes_allowed=allowed, brokers_served=served, blocked=blocked
-        )
+        decided = partial(self._decided, request, version, asker)
         try:
-            if may_touch_many(self.newest, request):
-                self._deciding = asyncio.create_task(self._apart(decided), name="decide-apart")
+            if is_looked_into(request) or may_touch_many(self.newest, request):
                 # whoever asked may go away; the slices are ended
-                decision, future = await asyncio.shield(self._deciding)
+                decision, future = await asyncio.shield(self._begin_apart(decided, request))
             else:
-                decision = decided()
+                decision = decided({})()
                 future = self._carry_out(decision)
         except LeadershipLost:
             return refuse(request, Error.NOT_CONTROLLER)
@@ -324,6 +331,8 @@ class ActiveController:
             found = REQUEST_TOO_LARGE.found(reason=words_of(error))
             log.warning("request.refused", code=found.code, request=type(request).__name__, reason=found.text)
             return refuse(request, _error_of(request, error), found.in_full)
+        except DecisionRefusedError as error:
+            return refuse(request, Error.UNKNOWN_SERVER_ERROR, error.occurrence.in_full)
         if future is None:
             return decision.reply
         try:
@@ -341,8 +350,26 @@ class ActiveController:
         rules = self.settings.authorizer
         return rules is None or allowed_as_whole(self.newest, rules, asker, request)
 
+    def _decided(
+        self, request: Message, version: int, asker: Asker | None, unmirrored: Mapping[str, Occurrence]
+    ) -> Decide:
+        """The decision on a request from what holds now; call it in the turn in which its records are appended."""
+        return partial(
+            decide,
+            self._situation(asker, unmirrored),
+            request,
+            version,
+            writes_allowed=self._may_write(),
+            brokers_served=self.gatekeeper.brokers_served(),
+            blocked=self.gatekeeper.blocked(),
+        )
+
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.gatekeeper.writes_allowed(self.newest)
+
+    def _permitted(self) -> tuple[bool, bool]:
+        """Whether requests may change metadata, and whether brokers are served where they may not."""
+        return self._may_write(), self.gatekeeper.brokers_served()
 
     def _serves_brokers(self) -> bool:
         return self.newest.migration is MigrationState.MIGRATION and self.gatekeeper.brokers_served()
@@ -377,19 +404,42 @@ class ActiveController:
         self._pending.wait(future, decision.reply)
         return future
 
-    async def _apart(self, decided: Callable[[], Decision]) -> tuple[Decision, asyncio.Future[Message] | None]:
+    def _begin_apart(
+        self, decided: Callable[[Mapping[str, Occurrence]], Decide], request: Message
+    ) -> asyncio.Task[tuple[Decision, asyncio.Future[Message] | None]]:
+        """Held here until it ends: the loop alone would not keep a task alive."""
+        deciding = asyncio.create_task(self._apart(decided, request), name="decide-apart")
+        self._deciding.add(deciding)
+        deciding.add_done_callback(self._deciding.discard)
+        return deciding
+
+    async def _apart(
+        self, decided: Callable[[Mapping[str, Occurrence]], Decide], request: Message | None = None
+    ) -> tuple[Decision, asyncio.Future[Message] | None]:
         """Decide on a thread and append in slices; nobody else decides or appends meanwhile.
 
+        decided: takes what is decided from; called when this one's turn came, since others decided while it waited.
+        request: None for a duty of this node.
         Raises LeadershipLost when this node leads no more, or may not write any more, before anything was appended.
         """
         async with self.paused():
-            epoch, may_write, self._is_apart = self.epoch, self._may_write(), True
+            epoch, permitted, self._is_apart = self.epoch, self._permitted(), True
+            broker = getattr(request, "broker_id", NOBODY)
+            contact = self.contacts.kept(broker)
             try:
+                if epoch is None:
+                    raise LeadershipLost
                 with short_turns():
-                    decision = await asyncio.to_thread(decided)
-                    if epoch is None or self.epoch != epoch or self._may_write() != may_write:
+                    unmirrored: Mapping[str, Occurrence] = {}
+                    if request is not None and is_looked_into(request):
+                        unmirrored = await self.gatekeeper.unmirrored(request, self.newest)
+                    decision = await asyncio.to_thread(decided(unmirrored))
+                    if self.epoch != epoch or self._permitted() != permitted:
                         raise LeadershipLost
                     return decision, await self._carry_out_slices(decision, epoch)
+            except (LeadershipLost, UnencodableError, DecisionRefusedError):
+                self.contacts.put_back(broker, contact)
+                raise
             finally:
                 self._is_apart = False
 
@@ -413,6 +463,9 @@ class ActiveController:
         draft = Draft(self.newest)
         values = []
         for record, version in records:
+            reason = why_ineligible(draft, record)
+            if reason is not None:
+                raise self._refuse_decision(place_of(draft, record), reason)
             values.append(encode_record(record, version))
             replay(draft, record)
         payloads = cut(values, self._raft.wall_ms(), divisible=divisible)
@@ -428,6 +481,16 @@ class ActiveController:
             broken = AssertionError(f"the last record was to be at offset {offset}, and is at {appended}")
             self._raft.fail(broken)  # what is decided next would stand on what the log does not have
             raise broken
+
+    def _refuse_decision(self, partition: str, reason: str) -> DecisionRefusedError:
+        self._refused = INELIGIBLE_DECISION.found(partition=partition, reason=reason)
+        log.error("decision.refused", code=self._refused.code, partition=partition, reason=reason)
+        return DecisionRefusedError(self._refused)
+
+    @property
+    def findings(self) -> list[Occurrence]:
+        """What is wrong with the log, and with what was decided here."""
+        return [each for each in (self._log.ineligible.finding, self._refused) if each is not None]
 
     # --- what the driver appends ---------------------------------------------------------------------------
 
@@ -480,15 +543,15 @@ class ActiveController:
 
     async def _carry_out_duty(self, duty: Callable[[Situation], list[Record]]) -> int:
         """Any beginning of what the duty says is right by itself. Returns how many records that were."""
-        situation = self._situation()
 
-        def decided() -> Decision:
-            return Decision(NoOpRecord(), tuple(duty(situation)), divisible=True)
+        def decided(_: Mapping[str, Occurrence]) -> Decide:
+            situation = self._situation()
+            return lambda: Decision(NoOpRecord(), tuple(duty(situation)), divisible=True)
 
         if has_many(self.newest):
             decision, _ = await self._apart(decided)
         else:
-            decision = decided()
+            decision = decided({})()
             if decision.records:
                 self._append(decision.records, divisible=True)
         return len(decision.records)
@@ -497,9 +560,16 @@ class ActiveController:
         """Move replicas as ordered through ZooKeeper; returns how many partitions, when that is committed."""
         return await self._append_and_persist(lambda situation: begin_ordered(situation, ordered))
 
-    async def mark(self, mark: Mark, text: str) -> None:
-        """Write a mark for every voter of ours; returns when it is committed. An empty text takes it back."""
-        await self._append_and_persist(lambda _: [(NoOpRecord(mark=mark, mark_text=text), 0)])
+    async def mark(self, mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None:
+        """Write a mark for every voter of ours; returns when it is committed. An empty text takes it back.
+
+        is_due: asked of the newest image when nobody else appends; what held before may have changed since.
+        """
+
+        def order(situation: Situation) -> list[Record]:
+            return [(NoOpRecord(mark=mark, mark_text=text), 0)] if is_due(situation.image) else []
+
+        await self._append_and_persist(order)
 
     async def _append_and_persist(self, order: Callable[[Situation], list[Record]]) -> int:
         """Append what is ordered, and wait for its commit; how many records that were."""

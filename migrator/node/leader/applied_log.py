@@ -17,7 +17,7 @@ from migrator.controller.removals import Removals
 from migrator.controller.snapshot import records_of
 from migrator.findings.finding import FindingError
 from migrator.model.image import Image
-from migrator.node.log.log_replay import LogReplay, ReadAhead, read_snapshot
+from migrator.node.log.log_replay import Ineligible, LogReplay, ReadAhead, read_snapshot
 from migrator.node.on_thread import on_thread
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.types import SnapshotId
@@ -68,6 +68,11 @@ class AppliedLog:
         """What the log took away so far, before this node began to lead and since."""
         return self._replay.removals
 
+    @property
+    def ineligible(self) -> Ineligible:
+        """What the log has that no correct controller writes, as far as this node replayed it."""
+        return self._replay.ineligible
+
     def commit(self, high_watermark: int) -> None:
         self.committed = max(self.committed, high_watermark)
 
@@ -107,7 +112,9 @@ class AppliedLog:
         A transaction that was open when it began to lead is open still, unless its Abort is committed.
         """
         if self.end > self._replay.end:
+            ineligible = self.ineligible
             self._replay = LogReplay(image, self.end, self.removals)
+            self._replay.ineligible = ineligible
 
     # --- snapshots -----------------------------------------------------------------------------------------
 
@@ -131,6 +138,7 @@ class AppliedLog:
                     raise
                 continue  # a newer one came meanwhile, which removes the file of this one
             if snapshot == self._to_load:
+                replay.ineligible = self.ineligible
                 self._replay, self.end, self._to_load = replay, snapshot.end_offset, None
 
     def tell_applied(self, end: int, image: Image, size: int) -> None:

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
+from migrator.model.values import ConfigType
+from migrator.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from migrator.wire.schema import Message
 
 
@@ -28,7 +30,17 @@ class Gatekeeper(Protocol):
         """Why administrators may change nothing now; None while they may."""
 
     async def unmirrored(self, request: Message, image: Image) -> Mapping[str, Occurrence]:
-        """By broker, "" for all: what of the request could not follow into ZooKeeper."""
+        """By broker, "" for all: what of the request could not follow into ZooKeeper.
+
+        Asked twice of a request that `is_looked_into`: what takes long is done the first time, outside its turn.
+        """
+
+
+def is_looked_into(request: Message) -> bool:
+    """Whether brokers' settings are asked for, which may be passwords: others always follow into ZooKeeper."""
+    return isinstance(request, (AlterConfigsRequest, IncrementalAlterConfigsRequest)) and any(
+        each.resource_type == ConfigType.BROKER for each in request.resources
+    )
 
 
 @dataclass(frozen=True, slots=True)

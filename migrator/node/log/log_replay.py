@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from migrator.controller.decision import Record
+from migrator.controller.eligibility import place_of, why_ineligible
 from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
-from migrator.findings.finding import FindingError
+from migrator.findings.driver import INELIGIBLE_IN_LOG
+from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image, Position
@@ -38,6 +41,37 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.records import decode_record, decode_versioned_record
 from migrator.wire.schema import Message
 
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Ineligible:
+    """Records of the log that no correct controller writes (Z2K-2074). They are replayed as Kafka replays them.
+
+    Those of a snapshot are not known: it has only what became of them.
+    """
+
+    count: int = 0
+    first: tuple[int, str, str] | None = None
+    """Offset, partition, reason."""
+
+    def note(self, draft: Draft, record: Message, offset: int) -> None:
+        """Before the record is replayed."""
+        reason = why_ineligible(draft, record)
+        if reason is None:
+            return
+        self.count += 1
+        if self.first is None:
+            self.first = offset, place_of(draft, record), reason
+            log.error("log.ineligible_record", offset=offset, partition=self.first[1], reason=reason)
+
+    @property
+    def finding(self) -> Occurrence | None:
+        if self.first is None:
+            return None
+        offset, partition, reason = self.first
+        return INELIGIBLE_IN_LOG.found(count=self.count, offset=offset, partition=partition, reason=reason)
+
 
 class LogReplay:
     """Applies batches one after the other; `image` is what they say so far, `end` the offset after the last one.
@@ -54,6 +88,7 @@ class LogReplay:
         self.data_records = 0 if image.is_empty else 1
         self.removals = Removals() if removals is None else removals
         """What the log took away at some time, also before the snapshot that this began with."""
+        self.ineligible = Ineligible()
         self._transaction: _Transaction | None = None
 
     @property
@@ -80,7 +115,7 @@ class LogReplay:
 
     def _apply_batch(self, draft: Draft, batch: Batch) -> Draft:
         """Returns the draft to go on with: a transaction has one of its own."""
-        for value in batch.values:
+        for offset, value in enumerate(batch.values, batch.base_offset):
             self.data_records += 1
             record = decode_record(value)
             match record:
@@ -99,11 +134,13 @@ class LogReplay:
                         self.removals = self._transaction.committed_removals()
                         self._transaction = None
                 case _:
-                    self._replay(draft, record)
+                    self._replay(draft, record, offset)
         return draft
 
-    def _replay(self, draft: Draft, record: Message) -> None:
+    def _replay(self, draft: Draft, record: Message, offset: int) -> None:
+        """What a transaction says is a copy of ZooKeeper."""
         if self._transaction is None:
+            self.ineligible.note(draft, record, offset)
             _replay_noting(draft, record, self.removals)
         else:
             self._transaction.replay(draft, record)

@@ -76,7 +76,13 @@ def status(
         denials=msgspec.convert(denials.as_json(), tuple[Denial, ...]),
         findings=tuple(
             each.as_json()
-            for each in (*raft.findings, connections.finding, *denials.findings, *not_renewed(certificates))
+            for each in (
+                *raft.findings,
+                *controller.findings,
+                connections.finding,
+                *denials.findings,
+                *not_renewed(certificates),
+            )
             if each is not None
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,8 @@ class Log:
         self.appended: list[str] = []
         self.image = self.newest = SimpleNamespace(marks=self.marks, brokers={})
 
-    async def mark(self, mark: Mark, text: str) -> None:
+    async def mark(self, mark: Mark, text: str, is_due: Callable[[Any], bool]) -> None:
+        assert is_due(self.newest)
         self.appended.append(text)
         if text:
             self.marks[mark] = text

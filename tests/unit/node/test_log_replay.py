@@ -13,6 +13,7 @@ from migrator.model.image import EMPTY, Position
 from migrator.node.config.formatting import bootstrap_checkpoint
 from migrator.node.log import log_replay
 from migrator.node.log.log_replay import LogReplay, read_ahead, read_bootstrap
+from migrator.records.builders import broker_record
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import LeaderChangeMessage
 from migrator.wire.messages.metadata import (
@@ -28,7 +29,7 @@ from migrator.wire.messages.metadata import (
 )
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
-from tests.support.builders import an_id
+from tests.support.builders import a_broker, an_id
 
 BEGIN, END, ABORT = BeginTransactionRecord(name="x"), EndTransactionRecord(), AbortTransactionRecord(reason="x")
 
@@ -188,3 +189,51 @@ def test_what_a_snapshot_holds_is_known_before_anything_of_the_log_is_committed(
     ahead = read_ahead(pieces, begin)
     assert ahead.replay.image.topic_ids == whole.image.topic_ids
     assert (list(ahead.snapshot.topic_ids), ahead.begins_at, ahead.end) == (["a"], 1, whole.end)
+
+
+# --- what no correct controller writes -----------------------------------------------------------------------
+
+
+def a_registered_broker(broker: int, *, fenced: bool = False) -> Message:
+    return broker_record(a_broker(broker, fenced=fenced, migrating=False, log_dirs=()))
+
+
+def a_partition_of(*isr: int, leader: int) -> Message:
+    return PartitionRecord(partition_id=0, topic_id=an_id("a"), replicas=(1, 2, 3), isr=isr, leader=leader)
+
+
+THREE = [a_registered_broker(1), a_registered_broker(2), a_registered_broker(3, fenced=True)]
+OUT_OF_SYNC = PartitionChangeRecord(partition_id=0, topic_id=an_id("a"), leader=1)
+
+
+def test_a_log_that_elected_a_replica_out_of_sync_is_replayed_and_named() -> None:
+    """Logs of Kafka and of earlier builds have to load; a voter that stopped at it would leave no quorum."""
+    pieces = a_log(THREE, [topic("a"), a_partition_of(2, leader=2)], [OUT_OF_SYNC], [OUT_OF_SYNC])
+    loader = replay_all(pieces)
+    partition = loader.image.topics[an_id("a")].partitions[0]
+    assert (partition.leader, partition.isr) == (1, (2,))
+    found = loader.ineligible.finding
+    assert found is not None
+    assert found.code == "Z2K-2074"
+    assert found.values == {"count": 1, "offset": 5, "partition": "a-0", "reason": "broker 1 leads and is not in sync"}
+
+
+def test_a_log_that_replaced_a_partition_is_replayed_as_kafka_does_and_named() -> None:
+    pieces = a_log(THREE, [topic("a"), a_partition_of(1, 2, leader=1)], [a_partition_of(2, leader=2)])
+    loader = replay_all(pieces)
+    assert loader.image.topics[an_id("a")].partitions[0].leader == 2
+    found = loader.ineligible.finding
+    assert found is not None
+    assert found.values["reason"] == "the partition exists, and is replaced"
+
+
+def test_a_copy_names_no_member_that_zookeeper_had() -> None:
+    """A broker that is down stands in in-sync sets there: it is the last one that had the records."""
+    copied = [BEGIN, topic("a"), a_partition_of(3, leader=3), END]
+    assert replay_all(a_log(THREE, copied)).ineligible.finding is None
+
+
+def test_a_sound_log_names_nothing() -> None:
+    change = PartitionChangeRecord(partition_id=0, topic_id=an_id("a"), isr=(1,), leader=1)
+    loader = replay_all(a_log(THREE, [topic("a"), a_partition_of(1, 2, leader=2)], [change]))
+    assert loader.ineligible.finding is None
