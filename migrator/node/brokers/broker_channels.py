@@ -153,7 +153,7 @@ class BrokerChannels:
             update = channel.updates[0]
             try:
                 answer = await channel.connection.send(
-                    update.api_key, VERSIONS[update.api_key], update.body, _RESPONSES[update.api_key]
+                    update.api_key, VERSIONS[update.api_key], update.parts, _RESPONSES[update.api_key]
                 )
             except Exception as error:
                 channel.state.problem = words_of(error)

@@ -123,7 +123,7 @@ def test_a_channel_that_fails_at_one_answer_goes_on_with_the_next_and_so_do_the_
         taken: list[tuple[int, str | None]] = []
 
         def on_answer(order: BrokerUpdate, problem: str | None) -> None:
-            if order.body == b"odd":
+            if order.shared == b"odd":
                 raise KeyError("an answer that nobody thought of")
             taken.append((order.broker, problem))
 
