@@ -49,6 +49,19 @@ class Survey:
     topics: Mapping[str, bytes] = field(default_factory=dict)
 
 
+class TopicsShared:
+    """One mapping in the place of equal ones: nearly all brokers know the same topics, with the same ids."""
+
+    def __init__(self) -> None:
+        self._newest: Mapping[str, bytes] = {}
+
+    def same(self, topics: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """These topics, as the mapping that another broker's survey has already if it is equal."""
+        if topics != self._newest:
+            self._newest = topics
+        return self._newest
+
+
 def logs_by_topic(logs: Iterable[tuple[str, Iterable[int]]]) -> Logs:
     """A topic may come more than once. Equal sets of partitions are one value: of a million logs there are few."""
     shared: dict[frozenset[int], frozenset[int]] = {}

@@ -29,6 +29,7 @@ from migrator.driver.update_requests import reachable
 from migrator.findings.driver import LATCHED
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Mark
+from migrator.node.brokers.send_rehearsal import rehearse_send
 from migrator.node.brokers.survey import ask_denied, ask_settings, survey_brokers
 from migrator.node.config.properties import NodeConfig, controller_settings
 from migrator.node.driver.act import (
@@ -47,7 +48,6 @@ from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.driver.operations import DriverOperations
-from migrator.node.driver.send_rehearsal import rehearse_send
 from migrator.node.driver.window_guard import live_brokers
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import QuorumView

@@ -9,8 +9,8 @@ import pytest
 from migrator.driver.guard import Survey, guard
 from migrator.driver.tree import Tree
 from migrator.driver.update_requests import full_updates
-from migrator.node.driver import send_rehearsal
-from migrator.node.driver.send_rehearsal import SAMPLE_PARTITIONS, SendEstimate, rehearse_send
+from migrator.node.brokers import send_rehearsal
+from migrator.node.brokers.send_rehearsal import SAMPLE_PARTITIONS, SendEstimate, rehearse_send
 from migrator.node.zookeeper.tree_reader import read_tree
 from tests.support.builders import a_broker, a_claim, an_image
 from tests.support.fake_zookeeper import FakeEnsemble

@@ -16,8 +16,8 @@ from migrator.driver.gate import takeover_verdict
 from migrator.findings.preflight import EARLIER_LOG
 from migrator.model.draft import Delta
 from migrator.model.verdict import Verdict
+from migrator.node.brokers.send_rehearsal import SendEstimate
 from migrator.node.driver import event_queue, takeover_gate
-from migrator.node.driver.send_rehearsal import SendEstimate
 from migrator.node.zookeeper.request_limits import RequestLimits, ServerLimit
 from tests.support.driver_acts import gate_acts
 from tests.unit.driver.test_gate import VOTERS, a_broker, a_quorum, a_zookeeper

@@ -2,7 +2,7 @@
 
 In:   the tree, the brokers, what each of them said it has.
 Out:  the time without controller that encoding, comparing and sending will add, in milliseconds.
-Elsewhere: the same in earnest, after the commit (updating_brokers.py); what the gate makes of it (driver.gate).
+Elsewhere: the same in earnest, after the commit (driver.updating_brokers); what the gate makes of it (driver.gate).
 Why: this time grows with brokers too, and comes after the commit, when an overrun costs a new format of the quorum and
 a restart of every broker (Z2K-2052).
 Rules: an even sample of at most `SAMPLE_PARTITIONS`, for all brokers that there are; a million partitions are not
