@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
+.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road bench-brokers
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -112,6 +112,10 @@ bench-fail-over:  ## kill active controllers, ours and stock's, measured
 bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minutes); TOPICS says how many
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.copy --topics $(or $(TOPICS),10000) --save
+
+bench-brokers:  ## what each further broker costs, waiting and a fail-over, beside the checkout BASE (30 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.benchmarks.brokers $(if $(BASE),--base $(BASE))
 
 bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours and stock (5 minutes)
 	$(SETUP) --with-java

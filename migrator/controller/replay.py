@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from migrator.controller.removals import REPLICAS, TOPICS
+from migrator.controller.removals import REPLICAS, TOPIC_IDS, TOPIC_NAMES
 from migrator.findings.quorum import RECORD_NOT_SUPPORTED
 from migrator.model.draft import Draft
 from migrator.model.values import (
@@ -203,7 +203,7 @@ def token_of(record: DelegationTokenRecord) -> DelegationToken:
 
 def _mark(draft: Draft, record: NoOpRecord) -> None:
     """A NoOp of Kafka's moves the offset only; what a snapshot remembers of removals is no part of the image."""
-    if record.mark and record.mark not in (TOPICS, REPLICAS):
+    if record.mark and record.mark not in (TOPIC_IDS, TOPIC_NAMES, REPLICAS):
         draft.set_mark(record.mark, record.mark_text)
 
 

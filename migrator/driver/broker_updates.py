@@ -57,6 +57,12 @@ class FullSendPlan:
         return full_updates(self.image, self.claim, self.brokers, self.listener)
 
 
+def _hosts(image: Image, broker: int, topic: str, partition: int) -> bool:
+    found = image.topic(topic)
+    there = None if found is None else found.partition(partition)
+    return there is not None and broker in there.replicas
+
+
 class BrokerUpdates:
     """One per claim. `image` is the newest commit it was shown."""
 
@@ -139,8 +145,7 @@ class BrokerUpdates:
         has to know first, it keeps its log: the others still follow it.
         """
         image = self._image_of_zookeeper()
-        hosted = {(topic.name, each.id) for topic, each in image.partitions() if broker in each.replicas}
-        unused = [each for each in leftovers if each not in hosted]
+        unused = [(topic, partition) for topic, partition in leftovers if not _hosts(image, broker, topic, partition)]
         return healing_updates(image, self._claim, image.brokers[broker], self._listener, unused)
 
     def audience(self) -> dict[int, int]:

@@ -5,7 +5,8 @@ Out:  one finding per log or topic that the bytes leave out or give another id; 
 Elsewhere: asking the brokers (node.broker_survey), the orders (update_requests.py).
 Why: a broker moves aside every log that a FULL LeaderAndIsr does not name, and forgets every topic, with its
 committed offsets, that a FULL UpdateMetadata does not name (F-31). The bytes are decoded again, so that neither the
-image nor the encoder is believed.
+image nor the encoder is believed. Bytes that leave for several brokers are decoded once, and compared with each.
+A topic that was deleted and made again has the protection that it had: what the log took away is known by its id.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ from migrator.wire.primitives import ZERO_UUID
 NO_TOPIC_ID: Final = "the broker knows no topic id for them"
 OTHER_TOPIC_ID: Final = "the broker has them under another topic id"
 
+Deleted = Mapping[str, Collection[bytes]]
+"""What the log took away: names of topics, to the ids that they had. ZERO_UUID among them: an id that nobody noted."""
+NOTHING_DELETED: Final[Deleted] = {}
+
 Logs = Mapping[str, frozenset[int]]
 """Topic to the partitions of it."""
 
@@ -42,6 +47,19 @@ class Survey:
     broker: int
     logs: Logs = field(default_factory=dict)
     topics: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class TopicsShared:
+    """One mapping in the place of equal ones: nearly all brokers know the same topics, with the same ids."""
+
+    def __init__(self) -> None:
+        self._newest: Mapping[str, bytes] = {}
+
+    def same(self, topics: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """These topics, as the mapping that another broker's survey has already if it is equal."""
+        if topics != self._newest:
+            self._newest = topics
+        return self._newest
 
 
 def logs_by_topic(logs: Iterable[tuple[str, Iterable[int]]]) -> Logs:
@@ -61,31 +79,75 @@ def _one_by_one(logs: Logs) -> list[tuple[str, int]]:
 def check_full_send(
     updates: Iterable[BrokerUpdate],
     surveys: Mapping[int, Survey],
-    deleted: Collection[str] = (),
+    deleted: Deleted = NOTHING_DELETED,
     removed: Collection[tuple[int, str, int]] = (),
     *,
     after_fail_over: bool = False,
 ) -> list[Occurrence]:
     """Everything that these orders would destroy; empty when they may leave.
 
-    deleted:         names of topics that the log removed since the surveys were taken; leaving those out is right.
+    deleted:         topics that the log removed; leaving those out is right.
     removed:         broker, topic, partition of replicas that a reassignment took away; the broker may not know yet.
     after_fail_over: not right after the copy. Then a broker may have logs of a topic that it does not know yet: it has
         just started, or the leader that died had assigned them to it and did not come to the rest.
     """
     found: list[Occurrence] = []
-    for update in dict.fromkeys(updates):  # the same one may leave twice
+    full = [update for update in dict.fromkeys(updates) if update.kind is UpdateKind.FULL]  # one may leave twice
+    named = _decoded_once(full, deleted)
+    beside = {update.broker: named[update.shared] for update in full if update.api_key == UPDATE_METADATA}
+    for update in full:
         survey = surveys.get(update.broker)
-        if update.kind is not UpdateKind.FULL:
-            continue
         if survey is None:
             reason = "it was not asked what it has"
             found.append(FULL_SEND_INCOMPLETE.found(broker=update.broker, what="everything", reason=reason))
         elif update.api_key == LEADER_AND_ISR:
-            found += _check_logs(update, survey, deleted, removed, after_fail_over)
+            metadata = beside.get(update.broker, _NOTHING_NAMED)
+            found += _check_logs(update, survey, metadata, deleted, removed, after_fail_over)
         elif update.api_key == UPDATE_METADATA:
-            found += _check_topics(update, survey, deleted)
+            found += _check_topics(survey, named[update.shared], deleted)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What a FULL UpdateMetadata says. ids: by topic. replicas: by partition, of topics whose name was once deleted."""
+
+    ids: Mapping[str, bytes]
+    replicas: Mapping[str, Mapping[int, Collection[int]]]
+
+
+_NOTHING_NAMED: Final = _Named({}, {})
+
+
+def _decoded_once(full: Iterable[BrokerUpdate], deleted: Deleted) -> dict[bytes, _Named]:
+    """What each FULL UpdateMetadata says, by its bytes. Those that leave differ from them in the epoch alone."""
+    bodies = dict.fromkeys(update.shared for update in full if update.api_key == UPDATE_METADATA)
+    return {body: _named_in(body, deleted) for body in bodies}
+
+
+def _named_in(body: bytes, deleted: Deleted) -> _Named:
+    ids: dict[str, bytes] = {}
+    replicas: dict[str, Mapping[int, Collection[int]]] = {}
+
+    def take(topic: UpdateMetadataTopicState) -> None:
+        ids[topic.topic_name] = topic.topic_id
+        if topic.topic_name in deleted:
+            replicas[topic.topic_name] = {each.partition_index: each.replicas for each in topic.partition_states}
+
+    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], body, "topic_states", take)
+    return _Named(ids, replicas)
+
+
+def is_deleted(deleted: Deleted, name: str, known: bytes, now: bytes = ZERO_UUID) -> bool:
+    """Whether the log took away what a broker has under this name.
+
+    known: the topic id under which the broker has it, ZERO_UUID if it does not say. Then only the name can tell.
+    now:   the id that the name has by the log, ZERO_UUID if none.
+    """
+    ids = deleted.get(name, ())
+    if known == ZERO_UUID:
+        return bool(ids)
+    return known in ids or (ZERO_UUID in ids and known != now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +170,7 @@ class Guarded:
 def guard(
     updates: Iterable[BrokerUpdate],
     surveys: Mapping[int, Survey],
-    deleted: Collection[str],
+    deleted: Deleted,
     removed: Collection[tuple[int, str, int]],
     *,
     after_fail_over: bool,
@@ -138,17 +200,19 @@ def without_ids(survey: Survey, topics: Mapping[str, Topic]) -> list[Occurrence]
 def strays(
     survey: Survey,
     topics: Mapping[str, Topic],
-    deleted: Collection[str],
+    deleted: Deleted,
     removed: Collection[tuple[int, str, int]],
 ) -> list[Occurrence]:
     """Logs and topics that the broker has and ZooKeeper does not assign to it; one look alone may have met a change."""
     logs = [
         (name, partition)
-        for name, partition in _one_by_one(survey.logs)
-        if name not in deleted and (survey.broker, name, partition) not in removed
-        if not _hosts(survey.broker, topics.get(name), partition)
+        for name, partition in _not_hosted(survey, topics)
+        if not _was_deleted(survey, deleted, name, topics.get(name))
+        if (survey.broker, name, partition) not in removed
     ]
-    unknown = sorted(name for name in survey.topics if name not in topics and name not in deleted)
+    unknown = sorted(
+        name for name, known in survey.topics.items() if name not in topics and not is_deleted(deleted, name, known)
+    )
     return [
         *(
             _would_lose(survey.broker, f"the log of {topic}-{partition}", "not assigned to it")
@@ -158,27 +222,42 @@ def strays(
     ]
 
 
+def _was_deleted(survey: Survey, deleted: Deleted, name: str, topic: Topic | None) -> bool:
+    now = ZERO_UUID if topic is None else topic.id
+    return is_deleted(deleted, name, survey.topics.get(name, ZERO_UUID), now)
+
+
+def _not_hosted(survey: Survey, topics: Mapping[str, Topic]) -> list[tuple[str, int]]:
+    """Topic and partition of logs that the broker has and that are not assigned to it."""
+    return [
+        (name, partition)
+        for name, partition in _one_by_one(survey.logs)
+        if not _hosts(survey.broker, topics.get(name), partition)
+    ]
+
+
 def _hosts(broker: int, topic: Topic | None, partition: int) -> bool:
     found = None if topic is None else topic.partition(partition)
     return found is not None and broker in found.replicas
 
 
 def left_over(
-    survey: Survey, image: Image, deleted: Collection[str], removed: Collection[tuple[int, str, int]]
+    survey: Survey, image: Image, deleted: Deleted, removed: Collection[tuple[int, str, int]]
 ) -> list[tuple[str, int]]:
     """Topic and partition of logs that the broker does not host by the log, which also knows why it has them."""
-    hosted = {(topic.name, each.id) for topic, each in image.partitions() if survey.broker in each.replicas}
+    topics = {name: image.topics[image.topic_ids[name]] for name in survey.logs if name in image.topic_ids}
     return [
         (topic, partition)
-        for topic, partition in _one_by_one(survey.logs)
-        if (topic, partition) not in hosted and (topic in deleted or (survey.broker, topic, partition) in removed)
+        for topic, partition in _not_hosted(survey, topics)
+        if _was_deleted(survey, deleted, topic, topics.get(topic)) or (survey.broker, topic, partition) in removed
     ]
 
 
 def _check_logs(
     update: BrokerUpdate,
     survey: Survey,
-    deleted: Collection[str],
+    metadata: _Named,
+    deleted: Deleted,
     removed: Collection[tuple[int, str, int]],
     after_fail_over: bool,
 ) -> list[Occurrence]:
@@ -194,10 +273,11 @@ def _check_logs(
             there.add(name)
             missing[name] -= named
 
-    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], update.body, "topic_states", take)
+    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], update.shared, "topic_states", take)
     found = []
     for topic, partition in _one_by_one(missing):
-        if topic not in deleted and (update.broker, topic, partition) not in removed:
+        is_explained = _is_log_deleted(survey, metadata, deleted, topic, partition)
+        if not is_explained and (update.broker, topic, partition) not in removed:
             found.append(
                 _would_lose(update.broker, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it")
             )
@@ -207,26 +287,34 @@ def _check_logs(
             continue
         if known == ZERO_UUID:
             found.append(_would_lose(update.broker, f"the logs of {topic}", NO_TOPIC_ID))
-        elif known != ids[topic] and topic not in deleted:
+        elif known != ids[topic] and not is_deleted(deleted, topic, known, ids[topic]):
             found.append(_would_lose(update.broker, f"the logs of {topic}", OTHER_TOPIC_ID))
     return found
 
 
-def _check_topics(update: BrokerUpdate, survey: Survey, deleted: Collection[str]) -> list[Occurrence]:
-    named: dict[str, bytes] = {}
+def _is_log_deleted(survey: Survey, metadata: _Named, deleted: Deleted, topic: str, partition: int) -> bool:
+    """Whether a deletion explains a log that FULL LeaderAndIsr does not name.
 
-    def take(topic: UpdateMetadataTopicState) -> None:
-        named[topic.topic_name] = topic.topic_id
+    A broker that does not say under which id it has the log may have it of the topic that was deleted, unless the
+    broker is to have this partition of the topic of today too, by the UpdateMetadata that leaves beside it.
+    """
+    known = survey.topics.get(topic, ZERO_UUID)
+    if known == ZERO_UUID and survey.broker in metadata.replicas.get(topic, {}).get(partition, ()):
+        return False
+    return is_deleted(deleted, topic, known, metadata.ids.get(topic, ZERO_UUID))
 
-    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], update.body, "topic_states", take)
+
+def _check_topics(survey: Survey, metadata: _Named, deleted: Deleted) -> list[Occurrence]:
+    named = metadata.ids
+    if survey.topics.items() <= named.items():
+        return []  # nearly always, and there are as many surveys as brokers
     found = []
     for topic, topic_id in sorted(survey.topics.items()):
-        if topic in deleted:
-            continue
         if topic not in named:
-            found.append(_would_lose(update.broker, f"topic {topic}", "FULL UpdateMetadata does not name it"))
-        elif topic_id not in (ZERO_UUID, named[topic]):
-            found.append(_would_lose(update.broker, f"topic {topic}", "FULL UpdateMetadata gives it another id"))
+            if not is_deleted(deleted, topic, topic_id):
+                found.append(_would_lose(survey.broker, f"topic {topic}", "FULL UpdateMetadata does not name it"))
+        elif topic_id not in (ZERO_UUID, named[topic]) and not is_deleted(deleted, topic, topic_id, named[topic]):
+            found.append(_would_lose(survey.broker, f"topic {topic}", "FULL UpdateMetadata gives it another id"))
     return found
 
 

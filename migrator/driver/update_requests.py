@@ -1,7 +1,8 @@
 """What ZooKeeper-mode brokers must hear: UpdateMetadata, LeaderAndIsr, StopReplica, as encoded requests.
 
 In:   a complete image (full send) or a delta, and the claim whose epoch every request carries.
-Out:  orders: one encoded request for one broker each, in the order in which that broker must get them.
+Out:  orders: one encoded request for one broker each, in the order in which that broker must get them. A full update
+      is encoded once; what a broker has of its own in it is its epoch.
 Elsewhere: the ordered channel per broker, retries and answers (node.broker_channels); whether a full send may leave at
 all (guard.py).
 Rules: a broker that is new, or came back, or has a new epoch gets everything (R-866-06), others what changed. A FULL
@@ -74,9 +75,10 @@ class FullSend:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUpdate:
-    """One request for one broker. body: without header, the broker's epoch already in it.
+    """One request for one broker. shared: its body, without header; several brokers' updates may have the same one.
 
     full_send: the newest one to this broker when the order was queued; None before it is queued.
+    What leaves is `parts`: the shared bytes with 8 bytes replaced, which decode to `broker_epoch` and to nothing else.
     """
 
     broker: int
@@ -84,8 +86,19 @@ class BrokerUpdate:
     api_key: int
     kind: UpdateKind
     partitions: int
-    body: bytes
+    shared: bytes
     full_send: FullSend | None = None
+
+    @property
+    def parts(self) -> tuple[bytes, memoryview]:
+        """The body in two parts, of which the large one is no copy."""
+        epoch = self.broker_epoch.to_bytes(8, "big", signed=True)
+        return self.shared[:_BROKER_EPOCH_AT] + epoch, memoryview(self.shared)[_BROKER_EPOCH_AT + 8 :]
+
+    @property
+    def body(self) -> bytes:
+        """A copy of the whole body, as it leaves."""
+        return b"".join(self.parts)
 
 
 def reachable(image: Image) -> list[Broker]:
@@ -107,15 +120,16 @@ def full_updates(image: Image, claim: Claim, brokers: Collection[int], listener:
     takes it for deleted. It is FULL, unlike stock's: brokers forget topics by their ids, and after any other request a
     topic that was made again under its name would have its new id, and partitions of the old one for ever (K-20).
     """
+    recipients = [broker for broker in reachable(image) if broker.id in brokers]
+    if not recipients:
+        return []  # at a fail-over every broker waits for its own, and this is the loop
     topics = sorted(image.topics.values(), key=lambda topic: topic.name)
     states = _Made(lambda topic: _metadata_topic(image, claim, topic, topic.partitions), topics)
     count = image.partition_count()
     complete = _Shared(_update_metadata(image, claim, states, UpdateKind.FULL))
     hosted = _by_host((topic, partition) for topic in topics for partition in topic.partitions)
     updates = []
-    for broker in reachable(image):
-        if broker.id not in brokers:
-            continue
+    for broker in recipients:
         mine = hosted.get(broker.id, {})
         everything = complete.update(broker, UpdateKind.FULL, count)
         updates += [everything, _leader_and_isr(image, claim, broker, mine, UpdateKind.FULL, listener), everything]
@@ -134,7 +148,8 @@ def healing_updates(
     stops: dict[str, list[StopReplicaPartitionState]] = defaultdict(list)
     for topic, partition in leftovers:
         stops[topic].append(StopReplicaPartitionState(partition, DELETED_EPOCH, True))
-    hosted = _by_host(image.partitions()).get(broker.id, {})
+    here = ((topic, each) for topic, each in image.partitions() if broker.id in each.replicas)
+    hosted = _by_host(here).get(broker.id, {})
     updates = [_stop_replica(claim, broker, stops)] if stops else []
     return [*updates, _leader_and_isr(image, claim, broker, hosted, UpdateKind.INCREMENTAL, listener)]
 
@@ -236,15 +251,13 @@ def _changed_partitions(delta: Delta, wanted: Iterable[bytes]) -> list[tuple[Top
 
 
 class _Shared:
-    """A body that is the same for every broker but for the broker's epoch: encoded once."""
+    """A body that is the same for every broker but for the broker's epoch: encoded once, and in memory once."""
 
     def __init__(self, request: Message) -> None:
         self._body = encode(request, VERSIONS[UPDATE_METADATA])
 
     def update(self, broker: Broker, kind: UpdateKind, partitions: int) -> BrokerUpdate:
-        epoch = broker.epoch.to_bytes(8, "big", signed=True)
-        body = self._body[:_BROKER_EPOCH_AT] + epoch + self._body[_BROKER_EPOCH_AT + 8 :]
-        return BrokerUpdate(broker.id, broker.epoch, UPDATE_METADATA, kind, partitions, body)
+        return BrokerUpdate(broker.id, broker.epoch, UPDATE_METADATA, kind, partitions, self._body)
 
 
 class _Made(Sequence[T]):

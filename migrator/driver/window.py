@@ -17,6 +17,9 @@ from migrator.model.values import Broker
 
 MISSED_HEARTBEATS: Final = 2
 
+TAKEOVER_MAX_MS: Final = 60_000
+"""No window without a controller may be configured longer than this."""
+
 
 def window_trouble(
     window: TimeWithoutController | None,

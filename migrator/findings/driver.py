@@ -343,6 +343,26 @@ UPDATED_TOO_LATE = Finding(
     remedy="Remove the reason (usually ZooKeeper), format a fresh quorum, restart the brokers, and take over again.",
 )
 
+WINDOW_LIMIT_LOW = Finding(
+    code="Z2K-2078",
+    says="The time without controller would be about {estimated_ms} ms of {half_ms} ms, which is half of "
+    "zk2kraft.takeover.max.ms, with {partitions} partitions and {brokers} brokers: raise the limit to {needed_ms}.",
+    means="The takeover does not begin. One that is over its limit after the commit is rolled back, and that costs a "
+    "fresh quorum and a restart of every broker.",
+    remedy="Set zk2kraft.takeover.max.ms to the value named, in the file of each controller, and restart the "
+    "controllers one by one, the active controller last. Brokers are not restarted.",
+)
+
+WINDOW_TOO_LONG = Finding(
+    code="Z2K-2079",
+    says="The time without controller would be about {estimated_ms} ms, with {partitions} partitions and {brokers} "
+    "brokers: more than half of the largest zk2kraft.takeover.max.ms, which is 60000. Half of it is {half_ms} ms now.",
+    means="The takeover does not begin, and no value of the setting lets it begin. The cluster would be without a "
+    "controller for too long.",
+    remedy="Run the controllers on faster machines that nothing else keeps busy, near ZooKeeper, and delete topics "
+    "that nobody uses. The estimate is made again at each look.",
+)
+
 BROKER_DOES_NOT_FOLLOW = Finding(
     code="Z2K-2040",
     says="Broker {broker} is in /brokers/ids and does not follow the controllers: {known} ({count} such brokers).",

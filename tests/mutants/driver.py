@@ -73,9 +73,8 @@ FAULTS: Final = (
     ),
     Fault(
         DRIVER + "guard.py",
-        "    for topic, partition in _one_by_one(missing):\n"
-        "        if topic not in deleted and (update.broker, topic, partition) not in removed:",
-        "    for topic, partition in _one_by_one(missing):\n        if False:",
+        "        if not is_explained and (update.broker, topic, partition) not in removed:\n",
+        "        if False:\n",
         "a full send moves logs aside that it does not name",
         of("test_guard.py"),
     ),
@@ -84,6 +83,20 @@ FAULTS: Final = (
         "        if topic not in named:\n",
         "        if False:\n",
         "a full send drops the committed offsets of topics that it does not name",
+        of("test_guard.py"),
+    ),
+    Fault(
+        DRIVER + "guard.py",
+        "    return {body: _named_in(body, deleted) for body in bodies}\n",
+        "    return dict.fromkeys(bodies, _named_in(next(iter(bodies)), deleted)) if bodies else {}\n",
+        "bytes that leave for one broker alone are judged by those of the first",
+        of("test_guard.py"),
+    ),
+    Fault(
+        DRIVER + "guard.py",
+        "    return known in ids or (ZERO_UUID in ids and known != now)\n",
+        "    return bool(ids)\n",
+        "a topic that was made again under its name is not protected from a full send (F-31)",
         of("test_guard.py"),
     ),
     Fault(

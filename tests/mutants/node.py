@@ -135,6 +135,20 @@ FAULTS: Final = (
         of("test_zookeeper_trouble.py", "test_displacing.py"),
     ),
     Fault(
+        NODE + "driver/driver_node.py",
+        "        if delta.brokers:\n            self.events.call()",
+        "        if True:\n            self.events.call()",
+        "ZooKeeper and every broker are read twice a second for days",
+        of("test_takeover_gate.py"),
+    ),
+    Fault(
+        NODE + "driver/takeover_gate.py",
+        "estimated_ms=3 * self._read_ms + self._encode_ms + sending.total_ms",
+        "estimated_ms=3 * self._read_ms + self._encode_ms",
+        "a takeover with many brokers is over its limit after the commit",
+        of("test_takeover_gate.py"),
+    ),
+    Fault(
         NODE + "driver/window_guard.py",
         "                    if gone and found is None:",
         "                    if False:",

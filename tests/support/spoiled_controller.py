@@ -89,7 +89,7 @@ def _without(order: BrokerUpdate, left_out: dict[str, Any]) -> BrokerUpdate:
             "topic_states": tuple(topics),
         }
     )
-    return replace(order, body=encode(spoiled, VERSIONS[LEADER_AND_ISR]))
+    return replace(order, shared=encode(spoiled, VERSIONS[LEADER_AND_ISR]))
 
 
 PENDING = [int(code) for code in SPOIL.get("fetch_errors", [])]

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS, BrokerUpdate
+from migrator.driver.update_requests import (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    VERSIONS,
+    BrokerUpdate,
+    UpdateKind,
+)
 from migrator.findings.finding import words_of
 from migrator.model.values import Broker
 from migrator.node.background import Alarm, kept
@@ -35,7 +42,9 @@ RETRY_S = 0.1
 UNKNOWN_SERVER_ERROR = -1
 """The broker's own code failed at it."""
 ORDERS_MAX = 100_000
-"""Orders that one unreachable broker may collect; beyond it they are dropped, and it gets everything once back."""
+BYTES_MAX = 64 << 20
+"""Orders that one unreachable broker may collect, and their bytes without full updates, which come once and not each
+time; beyond it they are dropped, and it gets everything once back."""
 
 _RESPONSES: dict[int, type[Message]] = {
     LEADER_AND_ISR: LeaderAndIsrResponse,
@@ -61,6 +70,7 @@ class _Channel:
     state: ChannelState
     connection: BrokerConnection
     updates: deque[BrokerUpdate] = field(default_factory=deque)
+    waiting_bytes: int = 0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -103,11 +113,14 @@ class BrokerChannels:
             if channel is None:
                 log.warning("broker.not_updated", broker=update.broker, reason="no channel: fenced or without listener")
                 continue
-            if len(channel.updates) >= ORDERS_MAX:
+            if len(channel.updates) >= ORDERS_MAX or channel.waiting_bytes > BYTES_MAX:
+                orders, size = len(channel.updates), channel.waiting_bytes
                 channel.updates.clear()
-                self._on_answer(update, f"more than {ORDERS_MAX} orders waited")
+                channel.waiting_bytes = 0
+                self._on_answer(update, f"{orders} orders of {size} bytes waited: more are not kept")
                 continue
             channel.updates.append(update)
+            channel.waiting_bytes += _counted_bytes(update)
             channel.state.waiting = len(channel.updates)
             channel.wake.set()
 
@@ -153,7 +166,7 @@ class BrokerChannels:
             update = channel.updates[0]
             try:
                 answer = await channel.connection.send(
-                    update.api_key, VERSIONS[update.api_key], update.body, _RESPONSES[update.api_key]
+                    update.api_key, VERSIONS[update.api_key], update.parts, _RESPONSES[update.api_key]
                 )
             except Exception as error:
                 channel.state.problem = words_of(error)
@@ -161,6 +174,7 @@ class BrokerChannels:
                 continue
             if channel.updates and channel.updates[0] is update:  # not cleared meanwhile
                 channel.updates.popleft()
+                channel.waiting_bytes -= _counted_bytes(update)
             problem = _problem_read(answer)
             channel.state.waiting = len(channel.updates)
             channel.state.answered += 1
@@ -169,6 +183,10 @@ class BrokerChannels:
             if problem is not None:
                 log.warning("broker.refused", broker=update.broker, api_key=update.api_key, problem=problem)
             self._on_answer(update, problem)
+
+
+def _counted_bytes(update: BrokerUpdate) -> int:
+    return 0 if update.kind is UpdateKind.FULL else len(update.shared)
 
 
 def _problem_read(answer: Message) -> str | None:

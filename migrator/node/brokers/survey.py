@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from migrator.driver.checks.settings import ASKED, HIDDEN
-from migrator.driver.guard import Survey, logs_by_topic
+from migrator.driver.guard import Survey, TopicsShared, logs_by_topic
 from migrator.findings.finding import words_of
 from migrator.model.topic_configs import ConfigSource
 from migrator.model.values import Broker, ConfigType
@@ -50,10 +51,15 @@ BROKERS_AT_ONCE = 16
 
 
 async def survey_brokers(
-    brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
+    brokers: Iterable[Broker],
+    listener: str,
+    client_id: str,
+    security: ClientSecurity = PLAINTEXT,
+    shared: TopicsShared | None = None,
 ) -> tuple[dict[int, Survey], dict[int, str]]:
-    """Surveys by broker id, and by broker id why there is none."""
-    return await _ask_all(_survey, brokers, listener, client_id, security)
+    """Surveys by broker id, and by broker id why there is none. shared: with surveys of before, when there are any."""
+    ask = partial(_survey, TopicsShared() if shared is None else shared)
+    return await _ask_all(ask, brokers, listener, client_id, security)
 
 
 async def ask_settings(
@@ -157,7 +163,7 @@ async def _forwards(broker: Broker, connection: BrokerConnection) -> bool:
     return True
 
 
-async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
+async def _survey(shared: TopicsShared, broker: Broker, connection: BrokerConnection) -> Survey:
     directories = await connection.ask(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse, ASK_TIMEOUT_S)
     metadata = await connection.ask(
         MetadataRequest(topics=None, allow_auto_topic_creation=False), 12, MetadataResponse, ASK_TIMEOUT_S
@@ -165,7 +171,7 @@ async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
     if directories.error_code or any(each.error_code for each in directories.results):
         codes = [directories.error_code, *(each.error_code for each in directories.results)]
         raise OSError(f"DescribeLogDirs answered errors {codes}")
-    found = await on_thread(_updated, broker.id, directories, metadata)
+    found = await on_thread(_updated, broker.id, directories, metadata, shared)
     await _refuse_hidden_topics(connection, sorted(found.logs.keys() - found.topics.keys()))
     return found
 
@@ -182,10 +188,13 @@ async def _refuse_hidden_topics(connection: BrokerConnection, names: list[str]) 
         raise OSError(f"it denies Describe on {len(hidden)} topics or more, the first is {hidden[0]}")
 
 
-def _updated(broker: int, directories: DescribeLogDirsResponse, metadata: MetadataResponse) -> Survey:
+def _updated(
+    broker: int, directories: DescribeLogDirsResponse, metadata: MetadataResponse, shared: TopicsShared
+) -> Survey:
+    """On a thread."""
     logs = logs_by_topic(
         (topic.name, [partition.partition_index for partition in topic.partitions])
         for directory in directories.results
         for topic in directory.topics
     )
-    return Survey(broker, logs, {topic.name: topic.topic_id for topic in metadata.topics if topic.name})
+    return Survey(broker, logs, shared.same({each.name: each.topic_id for each in metadata.topics if each.name}))

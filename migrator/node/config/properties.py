@@ -26,6 +26,7 @@ from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.checks.settings import ControllerFileSettings
 from migrator.driver.checks.waivers import PartitionWaiver, parse_waiver
 from migrator.driver.divergence import BLOCK, POLICIES, DivergenceLimits
+from migrator.driver.window import TAKEOVER_MAX_MS
 from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
 from migrator.model.values import Listener, SecurityProtocol
@@ -51,8 +52,6 @@ from migrator.zk.passwords import EncoderSettings
 from migrator.zk.tls_settings import ZkTls, tls_settings
 
 NO_LIMIT: Final = 2**62
-TAKEOVER_MAX_MS: Final = 60_000
-"""No window without a controller may be configured longer than this."""
 
 
 NODE_ID_MAX: Final = 2**31 - 1

@@ -179,7 +179,7 @@ class DriverNode:
 
     def request_takeover(self) -> bool:
         """An operator requests the takeover; False when the operation is refused."""
-        self.events.wake()
+        self.events.call()
         return self.operations.request_takeover()
 
     def cancel_takeover(self) -> bool:
@@ -207,6 +207,8 @@ class DriverNode:
     def published(self, delta: Delta) -> None:
         """A commit became visible: write it to ZooKeeper, and update brokers."""
         self.events.wake()
+        if delta.brokers:
+            self.events.call()
         self._note_what_surveys_miss(delta)
         self.only_kraft.published(delta)
         if any(new is not None and not new.migrating for new in map(delta.after.brokers.get, delta.brokers)):

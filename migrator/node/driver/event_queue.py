@@ -1,7 +1,8 @@
 """What happens to a driver from outside while an act runs: interrupts in their order, faults, and wake-ups.
 
 In:   what the quorum, a person, a watch or a task in the background reports.
-Out:  `get`, which the driver's loop waits for, and `changed`, which an act waits for that looks again and again.
+Out:  `get`, which the driver's loop waits for; `changed`, which an act waits for whose look costs nothing; `called`,
+which one waits for whose look reads ZooKeeper or asks brokers.
 Elsewhere: what it leads to (driver.machine, driver_node.py).
 """
 
@@ -22,6 +23,7 @@ class EventQueue:
     def __init__(self) -> None:
         self._interrupts: asyncio.Queue[Happened | BaseException] = asyncio.Queue()
         self._changed = asyncio.Event()
+        self._called = asyncio.Event()
 
     def interrupt(self, happened: Happened) -> None:
         self._interrupts.put_nowait(happened)
@@ -39,14 +41,29 @@ class EventQueue:
         return await self._interrupts.get()
 
     def wake(self) -> None:
-        """Something worth looking at happened."""
+        """Something worth looking at happened; each commit is, and there is one every half second."""
         self._changed.set()
+
+    def call(self) -> None:
+        """An operation was requested, or a broker came or went: nobody may be kept waiting for it."""
+        self._changed.set()
+        self._called.set()
 
     async def changed(self, timeout_s: float) -> None:
         """Wait until something worth looking at happened, at most so long."""
         self._changed.clear()
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
+        await _set(self._changed, timeout_s)
+
+    async def called(self, timeout_s: float) -> bool:
+        """Wait until the act was called, at most so long; whether it was. One from before it waits counts."""
+        called = await _set(self._called, timeout_s)
+        self._called.clear()
+        return called
+
+
+async def _set(event: asyncio.Event, timeout_s: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await event.wait()
+    except TimeoutError:
+        return False

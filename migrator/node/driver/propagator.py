@@ -20,7 +20,7 @@ from typing import Any, Final
 import structlog
 
 from migrator.driver.broker_updates import BrokerUpdates
-from migrator.driver.guard import Guarded, Survey, left_over
+from migrator.driver.guard import Guarded, Survey, TopicsShared, left_over
 from migrator.driver.update_requests import LEADER_AND_ISR, BrokerUpdate, FullSend, UpdateKind, reachable
 from migrator.model.draft import Delta
 from migrator.model.image import Position
@@ -32,6 +32,7 @@ from migrator.node.config.properties import NodeConfig
 from migrator.node.driver.act import ActReporter
 from migrator.node.driver.event_queue import EventQueue
 from migrator.node.leader.active_controller import ActiveController
+from migrator.node.on_thread import on_thread
 from migrator.node.transport.client_security import ClientSecurity
 
 log = structlog.get_logger()
@@ -101,6 +102,7 @@ class Propagator:
         self._security = security
         self._look_at_claim = look_at_claim
         self._now_ms = now_ms
+        self._topics_shared = TopicsShared()
         self._unsent: list[Delta] = []
         """Commits since the image of a full send that is being encoded."""
         self._updates_of: dict[int, _Updating] = {}
@@ -284,7 +286,8 @@ class Propagator:
         """It refused the FULL LeaderAndIsr: what it has shows what it must drop before the next one."""
         surveys, _ = await self._ask(refused.broker)
         gone = self._controller.removals
-        found = [left_over(each, self._controller.image, gone.topics, gone.replicas) for each in surveys.values()]
+        image = self._controller.image
+        found = [await on_thread(left_over, each, image, gone.topics, gone.replicas) for each in surveys.values()]
         log.info("broker.healed", broker=refused.broker, leftovers=len(found[0]) if found else None)
         if found and self.broker_updates is not None and self._is_current(refused):
             self._send(self.broker_updates.heal(refused.broker, found[0]))
@@ -294,4 +297,4 @@ class Propagator:
         """What the broker has; or nothing, and why."""
         asked = [each for each in reachable(self._controller.image) if each.id == broker]
         listener = self._config.inter_broker_listener
-        return await survey_brokers(asked, listener, str(self._config.node_id), self._security)
+        return await survey_brokers(asked, listener, str(self._config.node_id), self._security, self._topics_shared)

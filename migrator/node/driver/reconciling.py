@@ -9,7 +9,7 @@ Elsewhere: what is written (driver.mirror), the broker updates that follow (upda
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ import structlog
 from migrator.driver.chained import guarded
 from migrator.driver.claim import Claim, ClaimObservation, still_ours
 from migrator.driver.copy import foreign_since_copy
+from migrator.driver.guard import is_deleted
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
 from migrator.driver.orders import Orders, plan_orders_removed
@@ -53,6 +54,7 @@ from migrator.node.zookeeper.amending import amended
 from migrator.node.zookeeper.claims import refusal
 from migrator.node.zookeeper.tree_reader import descendants, descendants_of, read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
+from migrator.wire.primitives import ZERO_UUID
 from migrator.zk import paths
 from migrator.zk.multi import Delete, Multi, MultiOutcome
 from migrator.zk.passwords import PasswordEncoder
@@ -237,14 +239,20 @@ class ReconcileActs:
 
     def _refuse_to_delete_what_only_zookeeper_has(self, delta: Delta) -> None:
         """A successor before dual-write was ever entered: a topic that only ZooKeeper has came after the copy."""
-        names = {delta.before.topics[topic_id].name for topic_id in delta.topics if topic_id not in delta.after.topics}
-        self._refuse_to_delete(names)
+        gone = [topic_id for topic_id in delta.topics if topic_id not in delta.after.topics]
+        self._refuse_to_delete({delta.before.topics[each].name: each for each in gone})
 
-    def _refuse_to_delete(self, topics: Iterable[str]) -> None:
-        """Also on a thread. Raises Z2K-2013."""
+    def _refuse_to_delete(self, topics: Mapping[str, bytes]) -> None:
+        """topics: names, with their ids in ZooKeeper. Also on a thread. Raises Z2K-2013.
+
+        A topic that the log deleted goes; one that was made since under its name came after the copy.
+        """
         if Mark.TAKEOVER not in self.controller.image.marks:
             return
-        foreign = sorted(set(topics) - self.controller.removals.topics.keys())
+        gone = self.controller.removals.topics
+        foreign = sorted(
+            name for name, known in topics.items() if known == ZERO_UUID or not is_deleted(gone, name, known)
+        )
         if foreign:
             error = ONLY_IN_ZOOKEEPER.error(count=len(foreign), first=paths.topic(foreign[0]))
             self.progress.changed(Found(error.occurrence))

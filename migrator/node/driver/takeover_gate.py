@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -28,6 +29,7 @@ from migrator.driver.update_requests import reachable
 from migrator.findings.driver import LATCHED
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Mark
+from migrator.node.brokers.send_rehearsal import rehearse_send
 from migrator.node.brokers.survey import ask_denied, ask_settings, survey_brokers
 from migrator.node.config.properties import NodeConfig, controller_settings
 from migrator.node.driver.act import (
@@ -49,6 +51,7 @@ from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.window_guard import live_brokers
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import QuorumView
+from migrator.node.on_thread import on_thread
 from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.request_limits import RequestLimits, ask_servers
@@ -61,11 +64,23 @@ from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
-READ_AGAIN_S = 1.0
-"""Shortest pause between two readings of the tree while the gate is closed; large trees are read more rarely."""
-READ_SHARE = 10
-"""While waiting, at most a tenth of the time is spent reading ZooKeeper."""
+READ_AGAIN_S: Final = 1.0
+"""Shortest pause between two looks while the gate is closed."""
+READ_SHARE: Final = 10
+"""While waiting, at most a tenth of the time is spent reading ZooKeeper and asking brokers."""
+WAITED_SHARE: Final = 5
+WAITED_AGAIN_S: Final = 10.0
+"""The longer nothing changed, the more rarely is looked: after a fifth of what was waited, at most after so long."""
 EXPORT_FRESH_MS = 60 * 60 * 1_000
+
+
+def pause_s(least_s: float, look_ms: int, waited_ms: int) -> float:
+    """Until the next look, unless an operation is requested, or a broker comes or goes.
+
+    look_ms: how long this look took. waited_ms: from what last cut a pause short to the beginning of this look.
+    """
+    waited_s = min(waited_ms / 1000 / WAITED_SHARE, WAITED_AGAIN_S)
+    return max(least_s, READ_SHARE * look_ms / 1000, waited_s)
 
 
 @dataclass(kw_only=True)
@@ -89,7 +104,9 @@ class GateActs:
     _read_ms: int = field(default=0, init=False)
     _encode_ms: int = field(default=0, init=False)
     _exported_ms: int = field(default=0, init=False)
-    _look_ms: int = field(default=0, init=False)
+    _silence_ms: int = field(default=0, init=False)
+    """Of the look: what was waited for brokers that did not answer, which costs nobody anything."""
+    _waiting_since_ms: int = field(default=0, init=False)
     _strays: set[str] = field(default_factory=set, init=False)
     _limits: RequestLimits = field(init=False)
     _reading: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -117,22 +134,24 @@ class GateActs:
 
     async def wait_brokers(self) -> ActEnded:
         """Brokers register, the tree is read ahead, the gate is asked; then the takeover begins unless it is paused."""
+        self._waiting_since_ms = self.now_ms()
         while True:
+            began_ms = self.now_ms()
             if left_controller(await self.claim_watch.observed(), self.config.voter_ids, self.now.epoch):
                 return ActEnded(Happened.CLAIM_LEFT)
             waiting = await self._missing_brokers()
             if waiting is not None:
                 self.progress.waiting(waiting)
-                await self.events.changed(LOOK_S)
+                await self._rest(LOOK_S, began_ms)
                 continue
             evidence = await self._evidence()
             self.progress.trouble(None)
             verdict = await asyncio.to_thread(takeover_verdict, evidence)  # it goes through every partition
             self.progress.changed(GateAsked(verdict))
             if [check.name for check in verdict.failed] == ["a ZooKeeper export is taken"]:
-                began_ms = self.now_ms()
+                export_began_ms = self.now_ms()
                 await self._export()
-                self.operations.wait_longer(self.now_ms() - began_ms)
+                self.operations.wait_longer(self.now_ms() - export_began_ms)
                 continue
             if verdict.holds and (self.config.gates == "auto" or self.operations.takeover):
                 if await self._missing_brokers() is not None:
@@ -141,7 +160,13 @@ class GateActs:
                 return ActEnded(Happened.GATE_OPENED)
             held = "the takeover is paused (zk2kraft.gates=pause); `zk2kraft advance` lets it begin"
             self.progress.waiting(held if verdict.holds else verdict.reason())
-            await self.events.changed(max(READ_AGAIN_S, READ_SHARE * self._look_ms / 1000))
+            await self._rest(READ_AGAIN_S, began_ms)
+
+    async def _rest(self, least_s: float, began_ms: int) -> None:
+        """After a look that began then. Commits do not cut it short: there is one every half second."""
+        look_ms = self.now_ms() - began_ms - self._silence_ms
+        if await self.events.called(pause_s(least_s, look_ms, began_ms - self._waiting_since_ms)):
+            self._waiting_since_ms = self.now_ms()
 
     async def _missing_brokers(self) -> str | None:
         wanted = await asyncio.to_thread(live_brokers, self.session)
@@ -178,10 +203,15 @@ class GateActs:
         if self.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
             self.progress.changed(Exported(None))  # what is kept from days ago is no way back from today
         whom = (brokers, self.config.inter_broker_listener, str(self.config.node_id), self.to_brokers)
+        asked_ms = self.now_ms()
         surveys, failed = await survey_brokers(*whom)
         self.progress.changed(BrokersSurveyed(surveys))
         settings, silent = await ask_settings(*whom)
         denied, unknown = await ask_denied(*whom)
+        self._silence_ms = self.now_ms() - asked_ms if failed or silent or unknown else 0
+        sending = await on_thread(
+            rehearse_send, tree, self.controller.image, surveys, self.config.inter_broker_listener
+        )
         limits = await asyncio.to_thread(self._limits.ask, self.session.connect, self.config.jute_maxbuffer)
         return TakeoverEvidence(
             tree=tree,
@@ -193,7 +223,7 @@ class GateActs:
             kraft_epoch=self.now.epoch,
             heartbeat_age_ms=self.controller.heartbeat_ages_ms(),
             reading=frozenset(self.controller.contacts.reading),
-            estimated_ms=3 * self._read_ms + self._encode_ms,
+            estimated_ms=3 * self._read_ms + self._encode_ms + sending.total_ms,
             takeover_max_ms=self.config.takeover_max_ms,
             laboratory=self.laboratory,
             exported=self.now.exported,
@@ -237,7 +267,6 @@ class GateActs:
             self._read_ms = int((read - started) * 1000)
             self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
             self.copy_audit.ahead(copy, limits)
-            self._look_ms = int((time.monotonic() - started) * 1000)
             return tree, copy
 
     async def _export(self) -> None:

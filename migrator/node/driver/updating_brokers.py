@@ -120,9 +120,20 @@ class UpdateActs:
         """Ask brokers that were not asked since they registered; returns who did not answer, and why."""
         brokers = [broker for broker in reachable(self.controller.image) if broker.id not in self.now.surveys]
         node = str(self.config.node_id)
-        surveys, failed = await survey_brokers(brokers, self.config.inter_broker_listener, node, self.to_brokers)
+        try:
+            async with asyncio.timeout(self._patience_s()):
+                surveys, failed = await survey_brokers(
+                    brokers, self.config.inter_broker_listener, node, self.to_brokers
+                )
+        except TimeoutError:
+            surveys, failed = {}, {broker.id: "no answer while there was time" for broker in brokers}
         self.progress.changed(BrokersSurveyed({**self.now.surveys, **surveys}))
         return failed
+
+    def _patience_s(self) -> float | None:
+        """Half of what is left of the window: a broker that is silent gets its update later, and costs no rollback."""
+        window = self.now.window
+        return None if window is None else (window.opened_ms + window.limit_ms - self.now_ms()) / 2000
 
     def _guarded(self, broker_updates: BrokerUpdates, silent: Collection[int]) -> Guarded:
         """On a thread."""

@@ -174,7 +174,7 @@ class _Transaction:
 def _replay_noting(draft: Draft, record: Message, removals: Removals) -> None:
     """Replay one record, and note what it takes away."""
     if isinstance(record, RemoveTopicRecord) and (name := draft.topic_name(record.topic_id)) is not None:
-        removals.topic_gone(name)
+        removals.topic_gone(name, record.topic_id)
     if isinstance(record, PartitionChangeRecord) and record.replicas is not None:
         name = draft.topic_name(record.topic_id) or ""
         before = draft.partition(record.topic_id, record.partition_id).replicas

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from migrator.findings.finding import FindingError
@@ -28,14 +29,29 @@ ANSWER_TIMEOUT_S = 30.0
 LARGE_BYTES: Final = 1 << 18
 """What is larger is decoded on a thread: a broker of a million logs names them all, and the loop has heartbeats."""
 
+SLICE_BYTES: Final = 1 << 18
+"""A larger body is handed over in such slices: what the socket does not take yet is copied, and many brokers are sent
+the same one."""
+
+Body = Sequence[bytes | memoryview]
+"""The parts of a body that is encoded already, in their order."""
+
 _START = struct.Struct(">hhi")
 
 
-def frame_of(api_key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
-    """A whole request frame of a flexible version around a body that is encoded already."""
+def frame_of(api_key: int, version: int, correlation_id: int, client_id: str, body: Body) -> Iterator[bytes]:
+    """A request frame of a flexible version, in slices of at most `SLICE_BYTES` and a header."""
     name = client_id.encode()
     header = _START.pack(api_key, version, correlation_id) + len(name).to_bytes(2, "big") + name + b"\x00"
-    return (len(header) + len(body)).to_bytes(4, "big") + header + body
+    size = sum(map(len, body))
+    start = (len(header) + size).to_bytes(4, "big") + header
+    if size <= SLICE_BYTES:
+        yield b"".join((start, *body))
+        return
+    yield start
+    for part in body:
+        for at in range(0, len(part), SLICE_BYTES):
+            yield bytes(part[at : at + SLICE_BYTES])
 
 
 class BrokerConnection:
@@ -55,17 +71,18 @@ class BrokerConnection:
     ) -> SomeMessage:
         key = declaration_of(type(request)).api_key
         assert key is not None
-        return await self.send(key, version, encode(request, version), response, timeout_s)
+        return await self.send(key, version, (encode(request, version),), response, timeout_s)
 
     async def send(
-        self, api_key: int, version: int, body: bytes, response: type[SomeMessage], timeout_s: float = ANSWER_TIMEOUT_S
+        self, api_key: int, version: int, body: Body, response: type[SomeMessage], timeout_s: float = ANSWER_TIMEOUT_S
     ) -> SomeMessage:
         correlation = next(self._correlations)
         try:
             reader, writer = await self._connected()
-            writer.write(frame_of(api_key, version, correlation, self._client_id, body))
             async with asyncio.timeout(timeout_s):
-                await writer.drain()
+                for part in frame_of(api_key, version, correlation, self._client_id, body):
+                    writer.write(part)
+                    await writer.drain()
                 size = read_frame_length(await reader.readexactly(4))
                 frame = await reader.readexactly(size)
             if size > LARGE_BYTES:

@@ -8,7 +8,7 @@ On a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import structlog
@@ -21,6 +21,7 @@ from migrator.findings.driver import ODD_ZNODES_AMENDED, ODD_ZNODES_LEFT
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 from migrator.node.zookeeper.tree_reader import descendants_of, read_tree
+from migrator.wire.primitives import ZERO_UUID
 from migrator.zk import paths
 from migrator.zk.multi import HEADROOM_BYTES, Check, Delete, Multi, Operation, SetData
 from migrator.zk.pipeline import UNLIMITED
@@ -48,22 +49,31 @@ def amended(
     claim: Claim,
     *,
     write: Callable[[tuple[Multi, ...]], None],
-    refuse: Callable[[list[str]], None],
+    refuse: Callable[[Mapping[str, bytes]], None],
     jute_maxbuffer: int,
 ) -> Amended:
-    """refuse: raises for topics that may not be removed. write: raises when a multi was not applied."""
+    """refuse: raises for topics that may not be removed, by name with their ids. write: raises for a multi that was not
+    applied.
+    """
     znode_bytes_max = jute_maxbuffer - HEADROOM_BYTES
     for _ in range(ROUNDS):
         made = amends(tree, target, claim.zk_epoch, znode_bytes_max)
         if not made.places:
             break
-        refuse([path.removeprefix(paths.topic("")) for path in made.remove if path.startswith(paths.topic(""))])
+        refuse(_topics_removed(made, tree))
         write(plan_amends(session, made, claim, jute_maxbuffer))
         done = ODD_ZNODES_AMENDED.found(count=len(made.places), first=made.places[0])
         log.warning("zk.amended", code=done.code, says=done.text, znodes=made.places[:NAMED])
         tree = read_tree(session, UNLIMITED, tree)
     left = amends(tree, target, claim.zk_epoch, znode_bytes_max).left
     return Amended(tree, ODD_ZNODES_LEFT.found(count=len(left), first=left[0].text) if left else None)
+
+
+def _topics_removed(made: Amends, tree: Tree) -> dict[str, bytes]:
+    """Names of topics that go as a whole, with their ids in ZooKeeper; ZERO_UUID where that cannot be read."""
+    root = paths.topic("")
+    names = [path.removeprefix(root) for path in made.remove if path.startswith(root)]
+    return {name: tree.topics[name].topic.id if name in tree.topics else ZERO_UUID for name in names}
 
 
 def plan_amends(session: ZkSession, made: Amends, claim: Claim, jute_maxbuffer: int) -> tuple[Multi, ...]:

@@ -211,6 +211,26 @@ def test_one_condition_alone_closes_the_gate(changes: dict[str, Any], check: str
     assert message in verdict.reason()
 
 
+@pytest.mark.parametrize(
+    ("estimated_ms", "limit_ms", "code", "words"),
+    [
+        (7_500, 15_000, None, "about 7500 ms of 7500 ms"),
+        (7_501, 15_000, "Z2K-2078", "raise the limit to 16000."),
+        (29_501, 15_000, "Z2K-2078", "raise the limit to 60000."),
+        (30_000, 60_000, None, "about 30000 ms of 30000 ms"),
+        (30_001, 15_000, "Z2K-2079", "more than half of the largest zk2kraft.takeover.max.ms, which is 60000"),
+        (30_001, 60_000, "Z2K-2079", " partitions and 3 brokers: more than half"),
+    ],
+)
+def test_a_time_without_controller_that_is_too_long_is_said_before_the_takeover_with_the_limit_that_would_do(
+    estimated_ms: int, limit_ms: int, code: str | None, words: str
+) -> None:
+    verdict = takeover_verdict(the_evidence(estimated_ms=estimated_ms, takeover_max_ms=limit_ms))
+    (check,) = [each for each in verdict.conditions if "half of its limit" in each.name]
+    assert (check.codes, check.holds) == (() if code is None else (code,), code is None)
+    assert words in check.message
+
+
 def at_level(level: int, *, voters: tuple[int, ...] = VOTERS) -> Image:
     """A quorum at another metadata.version, with brokers of the same."""
     brokers = tuple(a_broker(each, features=(FeatureRange(METADATA_VERSION, level, level),)) for each in (1, 2, 3))

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 from immutables import Map
 
+from migrator.driver import update_requests
 from migrator.driver.update_requests import (
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
+    VERSIONS,
     BrokerUpdate,
     UpdateKind,
     delta_updates,
@@ -21,12 +23,14 @@ from migrator.driver.update_requests import (
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Image
 from migrator.model.values import Listener, Recovery, SecurityProtocol
+from migrator.wire.codec import decode
 from migrator.wire.messages.control import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     StopReplicaPartitionState,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
 )
 from migrator.wire.primitives import ZERO_UUID
 from tests.support.builders import a_broker, a_claim, a_partition, a_topic, an_id, an_image
@@ -94,6 +98,29 @@ def test_only_unfenced_brokers_in_zookeeper_mode_are_told() -> None:
     assert [broker.id for broker in reachable(image)] == [1, 3]
     assert {update.broker for update in everything(image)} == {1, 3}
     assert {update.broker for update in everything(image, brokers=(3,))} == {3}
+
+
+def test_an_update_for_nobody_encodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a fail-over every broker waits for its own; encoding a million partitions would depose the leader."""
+
+    def encoded(*_: object) -> bytes:
+        raise AssertionError("encoded for nobody")
+
+    monkeypatch.setattr(update_requests, "encode", encoded)
+    assert everything(brokers=()) == everything(brokers=(9,)) == []
+
+
+def test_brokers_share_the_bytes_of_a_full_update_but_for_their_epochs() -> None:
+    """200 brokers and a million partitions would be 10 GB."""
+    updates = [update for update in everything() if update.api_key == UPDATE_METADATA]
+    assert len({id(update.shared) for update in updates}) == 1
+    for update in updates:
+        head, rest = update.parts
+        assert rest.obj is update.shared
+        assert len(head) == 17
+        assert head + rest == update.body
+        whole = decode(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], update.shared)
+        assert msgspec.structs.replace(whole, broker_epoch=update.broker_epoch) == request_of(update)
 
 
 def test_update_metadata_holds_every_partition_with_its_epochs() -> None:

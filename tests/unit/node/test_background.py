@@ -116,6 +116,30 @@ def open_channels(channels: BrokerChannels, *brokers: int) -> None:
         channel.connection.send = send  # type: ignore[assignment,method-assign]
 
 
+def test_orders_that_nobody_takes_are_dropped_by_their_bytes_and_full_updates_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that cannot be reached would keep 680 MB; it gets everything once it answers."""
+    monkeypatch.setattr(broker_channels, "BYTES_MAX", 1_000)
+
+    async def sent() -> None:
+        heard: list[str | None] = []
+        channels = BrokerChannels(
+            "test", "PLAINTEXT", on_answer=lambda _, problem: heard.append(problem), alarm=Alarms(), now_ms=lambda: 0
+        )
+        channels.follow([a_broker(1, listeners=(Listener("PLAINTEXT", "b", 1),))])
+        full = BrokerUpdate(1, 101, UPDATE_METADATA, UpdateKind.FULL, 0, bytes(5_000))
+        channels.send([full, full, *(an_order(1, bytes(300)) for _ in range(4))])
+        assert (channels.waiting(), heard) == (6, [])
+        channels.send([an_order(1)])
+        assert (channels.waiting(), heard) == (0, ["6 orders of 1200 bytes waited: more are not kept"])
+        channels.send([an_order(1, bytes(300))])
+        assert channels.waiting() == 1
+        await channels.close()
+
+    story(sent)
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_channel_that_fails_at_one_answer_goes_on_with_the_next_and_so_do_the_others() -> None:
     async def answers() -> None:
@@ -123,7 +147,7 @@ def test_a_channel_that_fails_at_one_answer_goes_on_with_the_next_and_so_do_the_
         taken: list[tuple[int, str | None]] = []
 
         def on_answer(order: BrokerUpdate, problem: str | None) -> None:
-            if order.body == b"odd":
+            if order.shared == b"odd":
                 raise KeyError("an answer that nobody thought of")
             taken.append((order.broker, problem))
 

@@ -20,6 +20,8 @@ from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.node.transport import acceptor, broker_client, connections
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.connections import Connections
+from migrator.wire.frames import encode_response
+from migrator.wire.messages.control import UpdateMetadataResponse
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.builders import an_image
 from tests.support.voter_on_disk import comes_about
@@ -236,5 +238,41 @@ def test_a_port_that_is_taken_is_said(tmp_path: object) -> None:
             again = Listener()
             with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{listener.port}"):
                 await again.server.start("127.0.0.1", listener.port)
+
+    run(story)
+
+
+@pytest.mark.parametrize("size", [0, 100, broker_client.SLICE_BYTES, 3 * broker_client.SLICE_BYTES + 7])
+def test_a_body_in_parts_arrives_whole_and_a_large_one_is_never_copied_whole(size: int) -> None:
+    large = bytes(range(256)) * (size // 256 + 1)
+    body = (b"head", memoryview(large)[: size - 4 if size else 0])
+    slices = list(broker_client.frame_of(6, 8, 77, "a test", body))
+    assert max(map(len, slices)) <= broker_client.SLICE_BYTES + 100
+    frame = b"".join(slices)
+    assert frame == b"".join(broker_client.frame_of(6, 8, 77, "a test", (b"".join(body),)))
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert frame.endswith(b"".join(body))
+
+
+def test_a_large_body_leaves_in_slices_and_its_answer_is_read() -> None:
+    async def story() -> None:
+        heard = bytearray()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            heard.extend(await reader.readexactly(size))
+            writer.write(encode_response(UpdateMetadataResponse(), 8, correlation_id=1))
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        connection = BrokerConnection("127.0.0.1", server.sockets[0].getsockname()[1], "a test")
+        large = bytes(5 * broker_client.SLICE_BYTES) + b"end"
+        body = (b"head", memoryview(large))
+        assert await connection.send(6, 8, body, UpdateMetadataResponse, LIMIT_S) == UpdateMetadataResponse()
+        assert heard.endswith(b"head" + large)
+        connection.close()
+        server.close()
+        await server.wait_closed()
 
     run(story)

@@ -283,7 +283,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     async def told() -> None:
         driver, sent = an_updating_driver(State.UPDATING_BROKERS)
         ask_about(driver, {"orders": frozenset({0}), "gone": frozenset({3})})
-        driver.controller.removals.topic_gone("gone")
+        driver.controller.removals.topic_gone("gone", b"\x77" * 16)
         refused = [each for each in sent if each.broker == 1]
         sent.clear()
         driver.propagator._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))

@@ -258,7 +258,7 @@ def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second() -
     async def updated() -> None:
         now = Story()
         now.extra[1] = {"gone": frozenset({3})}
-        now.controller.removals.topic_gone("gone")
+        now.controller.removals.topic_gone("gone", b"\x77" * 16)
         failed = refused_whole(UNKNOWN_SERVER_ERROR)
         for life in (1, 2):
             now.answer(1)

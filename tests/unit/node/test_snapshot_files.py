@@ -18,8 +18,10 @@ from migrator.raft.types import SnapshotId
 from migrator.wire.batch import BATCH_BYTES_MAX, read_batches
 from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from migrator.wire.messages.metadata import NoOpRecord
+from migrator.wire.primitives import ZERO_UUID
 from migrator.wire.records import encode_record
-from tests.support.builders import a_partition, a_topic, an_image
+from tests.support.builders import a_partition, a_topic, an_id, an_image
 
 AT = SnapshotId(1001, 4)
 IMAGE = an_image(
@@ -122,16 +124,16 @@ def test_a_snapshot_remembers_what_the_log_took_away_and_its_image_does_not(tmp_
     removals.note(diff(before, after))
     names = [f"{number:04}-".ljust(LONGEST_NAME, "x") for number in range(1_500)]
     for name in names:
-        removals.topic_gone(name)
+        removals.topic_gone(name, an_id(name))
     files = SnapshotFiles(tmp_path)
     records = [*records_of(after), *removals.records()]
     files.write(AT, [encode_record(record, version) for record, version in records], 77)
     loader = read_snapshot(files.path(AT), AT)
-    assert list(loader.removals.topics) == ["gone", *names]
+    assert list(loader.removals.topics.items()) == [(name, (an_id(name),)) for name in ("gone", *names)]
     assert list(loader.removals.replicas) == [(3, "moved", 0)]
     assert dict(loader.image.marks) == {Mark.MIGRATION: "77"}
     begun = read_ahead([], loader)
-    assert list(begun.removals.topics) == list(loader.removals.topics)
+    assert list(begun.removals.topics.items()) == list(loader.removals.topics.items())
 
 
 def test_batches_of_a_snapshot_are_cut_by_bytes_as_well(tmp_path: Path) -> None:
@@ -149,11 +151,28 @@ def test_a_snapshot_of_all_removals_that_are_remembered_can_be_written(tmp_path:
     """Z2K-2010: 100,000 of each kind, with the longest names."""
     removals = Removals()
     for number in range(REMOVALS_MAX):
-        removals.topics[f"{number:0249}"] = None
+        removals.topics[f"{number:0249}"] = (number.to_bytes(16, "big"),)
         removals.replicas[number, f"{number:0249}", number] = None
     files = SnapshotFiles(tmp_path)
     files.write(AT, (encode_record(record, version) for record, version in removals.records()), 77)
     assert read_snapshot(files.path(AT), AT).removals.replicas.keys() == removals.replicas.keys()
+    assert read_snapshot(files.path(AT), AT).removals.topics == removals.topics
+
+
+def test_a_snapshot_of_an_earlier_release_tells_the_names_of_topics_that_went(tmp_path: Path) -> None:
+    """It did not know their ids."""
+    files = SnapshotFiles(tmp_path)
+    files.write(AT, [encode_record(NoOpRecord(mark="removed-topics", mark_text='["a","b"]'), 0)], 77)
+    loader = read_snapshot(files.path(AT), AT)
+    assert loader.removals.topics == {"a": (ZERO_UUID,), "b": (ZERO_UUID,)}
+    assert not loader.image.marks
+
+
+def test_of_one_name_the_newest_ids_that_went_are_remembered() -> None:
+    removals = Removals()
+    for number in range(20):
+        removals.topic_gone("again", number.to_bytes(16, "big"))
+    assert removals.topics == {"again": tuple(number.to_bytes(16, "big") for number in range(12, 20))}
 
 
 def test_a_snapshot_that_cannot_be_written_leaves_nothing_that_takes_room(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.driver.checks.settings import HIDDEN
-from migrator.driver.guard import Survey
+from migrator.driver.guard import Survey, TopicsShared
 from migrator.model.values import Broker, Listener
 from migrator.node.brokers import survey as surveying
 from migrator.node.brokers.survey import BROKERS_AT_ONCE, ask_denied, ask_forwarding, ask_settings, survey_brokers
@@ -111,6 +111,18 @@ def test_every_log_in_every_directory_and_every_topic_with_its_id_is_told(networ
         for kind, version in ((DescribeLogDirsRequest, 4), (MetadataRequest, 12))
     }
     assert network.open == 0
+
+
+def test_topics_that_several_brokers_know_alike_are_in_memory_once(network: Brokers) -> None:
+    """100,000 topics and 200 brokers would be 4 GB; a broker that knows others keeps its own."""
+    shared = TopicsShared()
+    surveys, _ = asyncio.run(
+        survey_brokers((a_broker(1), a_broker(2), a_broker(3)), "PLAINTEXT", "a test", shared=shared)
+    )
+    again, _ = asyncio.run(survey_brokers((a_broker(4),), "PLAINTEXT", "a test", shared=shared))
+    assert len({id(each.topics) for each in (*surveys.values(), *again.values())}) == 1
+    other = {"orders": an_id("another")}
+    assert shared.same(other) == other
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +14,10 @@ from migrator.driver.checks.settings import ControllerFileSettings
 from migrator.driver.claim import ClaimObservation
 from migrator.driver.gate import takeover_verdict
 from migrator.findings.preflight import EARLIER_LOG
+from migrator.model.draft import Delta
 from migrator.model.verdict import Verdict
-from migrator.node.driver import takeover_gate
+from migrator.node.brokers.send_rehearsal import SendEstimate
+from migrator.node.driver import event_queue, takeover_gate
 from migrator.node.zookeeper.request_limits import RequestLimits, ServerLimit
 from tests.support.driver_acts import gate_acts
 from tests.unit.driver.test_gate import VOTERS, a_broker, a_quorum, a_zookeeper
@@ -117,8 +120,113 @@ def test_a_broker_that_reads_no_more_closes_a_gate_that_was_about_to_open(monkey
 
         monkeypatch.setattr(takeover_gate, "takeover_verdict", verdict)
         gate._driver.claim_watch = SimpleNamespace(observed=observed)
-        gate._driver.events = SimpleNamespace(changed=waits)
+        gate._driver.events = SimpleNamespace(called=waits)
         with pytest.raises(InterruptedError):
             await gate.wait_brokers()
+
+    story(told)
+
+
+def test_what_brokers_add_to_the_time_without_controller_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        gate = a_gate(monkeypatch, asked=[])
+        rehearsed: list[Any] = []
+
+        def rehearse(*given: Any) -> SendEstimate:
+            rehearsed.append(given)
+            return SendEstimate(work_ms=40_000, sent_bytes=50_000_000)
+
+        monkeypatch.setattr(takeover_gate, "rehearse_send", rehearse)
+        evidence = await gate._evidence()
+        assert rehearsed[0][1] is gate.controller.image
+        assert 41_000 <= evidence.estimated_ms < 45_000
+        assert "Z2K-2079" in {code for check in takeover_verdict(evidence).failed for code in check.codes}
+
+    story(told)
+
+
+# --- how often is looked ----------------------------------------------------------------------------------
+
+
+def a_waiting_gate(monkeypatch: pytest.MonkeyPatch, *, look_ms: int = 100) -> tuple[Any, list[float], Any]:
+    """Its takeover is paused, and a commit comes every half second. Second: when it looked, in seconds."""
+    clock, looks = [0], list[float]()
+    gate = a_gate(monkeypatch, asked=[])
+    gate._driver.now_ms = lambda: clock[0]
+    gate.controller.contacts.reading |= {1, 2, 3}
+    gate.controller.kept_out, gate.config.gates = dict, "pause"
+    events = gate._driver.events
+
+    async def observed() -> ClaimObservation:
+        return ClaimObservation(None, None)
+
+    async def evidence() -> object:
+        looks.append(clock[0] / 1000)
+        clock[0] += look_ms
+        return SimpleNamespace()
+
+    async def time_passes(event: asyncio.Event, timeout_s: float) -> bool:
+        """As on a clock, with the commits that there are meanwhile."""
+        ends = clock[0] + round(1000 * timeout_s)
+        while clock[0] < ends and not event.is_set():
+            clock[0] += min(500, ends - clock[0])
+            gate._driver.published(NOTHING)
+            await asyncio.sleep(0)
+            for at in list(calls):
+                if clock[0] >= at:
+                    calls.pop(at)()
+        if clock[0] > 3_600_000:
+            raise InterruptedError
+        return event.is_set()
+
+    calls: dict[int, Any] = {}
+    monkeypatch.setattr(event_queue, "_set", time_passes)
+    monkeypatch.setattr(takeover_gate, "takeover_verdict", lambda _: Verdict(()))
+    gate._driver.claim_watch = SimpleNamespace(observed=observed, look=lambda: None)
+    gate._evidence = evidence
+    gate._driver.events = events
+    return gate, looks, calls
+
+
+NOTHING = Delta(a_quorum(), a_quorum())
+
+
+def test_an_hour_of_waiting_reads_zookeeper_and_asks_brokers_few_times_whatever_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was twice a second: every commit cut the pause short, and there are two a second."""
+
+    async def told() -> None:
+        gate, looks, _ = a_waiting_gate(monkeypatch)
+        with pytest.raises(InterruptedError):
+            await gate.wait_brokers()
+        assert 300 < len(looks) < 420
+        assert looks[1] - looks[0] <= 1.6
+
+    story(told)
+
+
+def test_looks_at_a_large_tree_take_at_most_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        gate, looks, _ = a_waiting_gate(monkeypatch, look_ms=3_000)
+        with pytest.raises(InterruptedError):
+            await gate.wait_brokers()
+        assert 3_000 * len(looks) < 3_600_000 / 10
+
+    story(told)
+
+
+def test_an_operation_and_a_broker_that_comes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        gate, looks, calls = a_waiting_gate(monkeypatch)
+        came = Delta(a_quorum(), a_quorum(), brokers=frozenset({3}))
+        calls[1_000_000] = gate._driver.request_takeover
+        calls[2_000_000] = lambda: gate._driver.published(came)
+        gate._driver.operations = SimpleNamespace(takeover=False, request_takeover=lambda: True)
+        with pytest.raises(InterruptedError):
+            await gate.wait_brokers()
+        for at in (1_000.0, 2_000.0):
+            assert any(at <= each <= at + 0.6 for each in looks)
+            assert len([each for each in looks if at < each < at + 10]) > 3  # and more often for a while
 
     story(told)

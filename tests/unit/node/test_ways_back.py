@@ -12,9 +12,10 @@ import pytest
 from migrator.audit.compare import AuditReport, Difference, DifferenceKind, FamilyCount
 from migrator.control_api.states import State
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened
+from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.way_back import Left
 from migrator.model.values import Mark
+from migrator.node.driver import propagator, updating_brokers
 from migrator.node.driver.rollback import finish
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
@@ -145,6 +146,39 @@ def test_a_copy_that_a_broker_may_have_heard_of_is_no_fresh_one_any_more() -> No
         await driver.propagator.full_sends.stop()
         assert not any(sent)
         assert not driver.now.fresh_copy
+
+    story(told)
+
+
+def test_a_broker_that_says_nothing_after_the_commit_costs_no_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It registered again in the window and hangs. Waiting for it took two time-outs of 10 s, which end the window."""
+
+    async def told() -> None:
+        driver, _ = a_driver_in_migration(State.UPDATING_BROKERS)
+        driver.now.fresh_copy = True
+        driver.now.window = TimeWithoutController(driver.now_ms(), 3_000)
+        driver.mirroring.mirror = a_resting_mirror()
+        silent = max(driver.controller.image.brokers)
+        driver.now.surveys = {each: Survey(each) for each in driver.controller.image.brokers if each != silent}
+        sent: list[int] = []
+        driver.propagator.channels = SimpleNamespace(
+            follow=lambda brokers: None, send=lambda orders: sent.extend(each.broker for each in orders), states=list
+        )
+
+        async def hangs(*_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(updating_brokers, "survey_brokers", hangs)
+        monkeypatch.setattr(propagator, "survey_brokers", hangs)
+        updating = asyncio.create_task(update_acts(driver).update_brokers())
+        while not sent and not updating.done():
+            await asyncio.sleep(0.01)
+        assert not updating.done()
+        assert sorted(set(sent)) == sorted(set(driver.controller.image.brokers) - {silent})
+        assert driver.propagator.not_updated()[-1] == silent
+        updating.cancel()
+        await asyncio.gather(updating, return_exceptions=True)
+        await driver.propagator.full_sends.stop()
 
     story(told)
 

@@ -18,6 +18,7 @@ from migrator.findings.finding import FindingError
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.values import Mark
+from migrator.wire.primitives import ZERO_UUID
 from tests.support.builders import a_topic, an_image
 from tests.support.driver_acts import reconcile_acts, rollback_acts
 from tests.unit.driver.test_mirror import a_cluster
@@ -33,18 +34,30 @@ def without_payments() -> Delta:
 
 @pytest.mark.parametrize(
     ("in_takeover", "removed_by_log", "refused"),
-    [(True, False, True), (True, True, False), (False, False, False)],
-    ids=["only ZooKeeper knows it", "the log removed it", "dual-write was entered before"],
+    [
+        (True, None, True),
+        (True, GOES.id, False),
+        (True, b"\x76" * 16, True),
+        (True, ZERO_UUID, False),
+        (False, None, False),
+    ],
+    ids=[
+        "only ZooKeeper knows it",
+        "the log removed it",
+        "the log removed another one of that name",
+        "the log removed one of that name, as a snapshot of an earlier release says",
+        "dual-write was entered before",
+    ],
 )
 def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_entered(
-    in_takeover: bool, removed_by_log: bool, refused: bool
+    in_takeover: bool, removed_by_log: bytes | None, refused: bool
 ) -> None:
     async def told() -> None:
         driver = a_driver(State.SYNCING)
         marks = {Mark.TAKEOVER: "begun"} if in_takeover else {}
         driver.controller.image = msgspec.structs.replace(driver.controller.image, marks=marks)
-        if removed_by_log:
-            driver.controller.removals.topic_gone(GOES.name)
+        if removed_by_log is not None:
+            driver.controller.removals.topic_gone(GOES.name, removed_by_log)
         look = reconcile_acts(driver)._refuse_to_delete_what_only_zookeeper_has
         if not refused:
             look(without_payments())
