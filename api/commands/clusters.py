@@ -121,13 +121,16 @@ def _without_controllers_refused(error: FindingError) -> int:
 
 
 def export_tree(zookeeper: str, out: Path) -> int:
-    from migrator.zk.backup import export
+    from migrator.zk.backup import export, foreign_roots
     from migrator.zk.pipeline import CONSIDERATE
     from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         info = export(session, out, CONSIDERATE)
+        others = foreign_roots(session)
     print(f"{info.znodes} znodes ({info.ephemerals} ephemeral) in {info.file}, sha256 {info.sha256}")
+    if others:
+        print(f"not exported, not Kafka's: {len(others)} znodes of {zookeeper} with all below them, first {others[0]}")
     return 0
 
 
@@ -141,5 +144,7 @@ def import_tree(file: Path, zookeeper: str) -> int:
         root.ensure_path(slash + chroot)
     with ZkSession(zookeeper) as session:
         info = restore(session, file)
-    print(f"{info.znodes - info.ephemerals} znodes restored to {zookeeper}")
+    print(f"{info.znodes - info.ephemerals - info.foreign} znodes restored to {zookeeper}")
+    if info.foreign:
+        print(f"not restored, not Kafka's: {info.foreign} znodes of {file}, first {info.first}")
     return 0

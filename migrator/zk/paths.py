@@ -37,6 +37,18 @@ EXTENDED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 TOKENS: Final = "/delegation_token/tokens"
 TOKEN_CHANGES: Final = "/delegation_token/token_changes"
 
+ROOTS: Final = (
+    *("/admin", "/brokers", CLUSTER, CONFIG, CONSUMERS, CONTROLLER, CONTROLLER_EPOCH, "/delegation_token", FEATURE),
+    *("/isr_change_notification", ACLS, ACL_CHANGES, EXTENDED_ACLS, EXTENDED_ACL_CHANGES, PRODUCER_IDS),
+    *("/log_dir_event_notification", MIGRATION),
+)
+"""Of all that Kafka keeps below its chroot, this project's own znodes included; the rest is of others, who share it.
+
+Source: `ZkData.SecureRootPaths`, which has to name each of them, and `ConsumerPathZNode` of old consumers.
+"""
+ZOOKEEPER: Final = "/zookeeper"
+"""ZooKeeper's own, where there is no chroot."""
+
 PRESENCE_PREFIX: Final = "zk2kraft-"
 FINALIZE_INTENT: Final = "/cluster/zk2kraft_finalize"
 """That the finalize was begun: a znode of its own, since `/migration` is rewritten by whoever leads."""

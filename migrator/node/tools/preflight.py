@@ -9,6 +9,7 @@ asks for, and what only a running quorum can see (its gate).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,8 @@ from migrator.findings.content import (
 )
 from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
 from migrator.findings.finding import FindingError, Occurrence, Severity
-from migrator.findings.preflight import EXAMPLE_DIRECTORY
+from migrator.findings.preflight import EXAMPLE_DIRECTORY, EXPORT_REFUSED, ZNODES_OF_OTHERS
+from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
 from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.log.storage import read_meta_properties
@@ -31,6 +33,7 @@ from migrator.node.zookeeper.request_limits import ServerLimit
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper.zookeeper_clients import foreign_sessions
 from migrator.zk import paths
+from migrator.zk.backup import foreign_roots, kafka_znodes
 from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
@@ -67,9 +70,28 @@ def check(
     found += [*_claim_findings(tree), *faults]
     found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
     found += _size_findings(tree)
+    found += _export_findings(session, limits) if tree.cluster_id is not None else ()
     found += _limit_findings(session.connect, configs, ask) if ask else ()
     found += foreign_sessions(session) if clients else ()
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
+
+
+def _export_findings(session: ZkSession, limits: ReadLimits) -> Iterator[Occurrence]:
+    """What would keep the takeover's export from being made, and what of others it leaves out.
+
+    Topics are the most znodes by far, and have just been read for the tree.
+    """
+    others = foreign_roots(session)
+    if others:
+        chroot = paths.chroot_of(session.connect) or "/"
+        yield ZNODES_OF_OTHERS.found(count=len(others), chroot=chroot, first=others[0])
+    try:
+        for _ in kafka_znodes(session, limits, without={paths.TOPICS}):
+            pass
+    except FindingError as error:
+        if error.code != ZOOKEEPER_REFUSES.code:
+            raise
+        yield EXPORT_REFUSED.found(**error.occurrence.values)
 
 
 def _size_findings(tree: Tree) -> Iterator[Occurrence]:
@@ -124,11 +146,12 @@ def exit_code(found: Sequence[Occurrence]) -> int:
 
 def _clusters_elsewhere(session: ZkSession) -> str:
     """Chroots of Kafka clusters not deeper than two levels below this one, as a hint (F-50)."""
-    top = [f"/{name}" for name in session.children("/") or [] if name != "zookeeper"]
-    below = zip(top, session.children_many(top), strict=True)
-    places = [*top, *(f"{parent}/{name}" for parent, names in below for name in sorted(names or ()))]
-    ids = session.get_many(each + paths.CLUSTER_ID for each in places)
-    found = [place for place, znode in zip(places, ids, strict=True) if znode is not None]
+    found = []
+    for root in foreign_roots(session):
+        with suppress(FindingError):  # it is not Kafka's, and may be protected
+            places = [root, *(f"{root}/{name}" for name in session.children(root) or ())]
+            ids = session.get_many(each + paths.CLUSTER_ID for each in places)
+            found += [place for place, znode in zip(places, ids, strict=True) if znode is not None]
     return f" There is a cluster in {', '.join(found)}" if found else ""
 
 
