@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from migrator.model.broker_settings import chroot_of as chroot_of
+
 CLUSTER: Final = "/cluster"
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
@@ -97,11 +99,6 @@ def broker_id(broker: int | str) -> str:
 def presence(node: int) -> str:
     """Ours, not Kafka's: the ephemeral znode of a controller that leads (node.presence). Nobody lists `/cluster`."""
     return f"{CLUSTER}/{PRESENCE_PREFIX}{node}"
-
-
-def chroot_of(connect: str) -> str:
-    """The chroot of a connect string, "" for none: all servers of one string share it."""
-    return f"/{connect.partition('/')[2]}".rstrip("/")
 
 
 def problem_of(path: str) -> str | None:
