@@ -46,13 +46,17 @@ def not_judged(document: Document) -> tuple[str, ...]:
     )
 
 
+def name_of(document: Document) -> str:
+    """A broker by its own id, or by its file."""
+    return document.value("broker.id") or document.value("node.id") or f"of {document.name}"
+
+
 def forbidding_findings(
     document: Document, broker: int | None = None, ours: ControllerFileSettings = NOT_KNOWN
 ) -> Iterator[Occurrence]:
     """What the takeover gate would refuse. broker: None takes the file's own id, or its name where it has none."""
     settings = settings_in(document)
-    own = document.value("broker.id") or document.value("node.id") or f"of {document.name}"
     for key, reason in forbidding(settings, ours):
         yield BROKER_SETTING_FORBIDS.found(
-            broker=own if broker is None else broker, key=key, value=settings[key], reason=reason
+            broker=name_of(document) if broker is None else broker, key=key, value=settings[key], reason=reason
         )

@@ -365,3 +365,34 @@ def test_a_wrong_chroot_is_found_although_others_protect_their_znodes() -> None:
     ensemble.refused |= {"/a", "/a/secret"}
     (found,) = checked(ensemble)
     assert "There is a cluster in /kafka." in found.text
+
+
+# --- brokers' files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", "com.example.Ranger"),
+        ("create.topic.policy.class.name", "com.example.Policy"),
+        ("alter.config.policy.class.name", "com.example.Policy"),
+        ("listener.name.internal.principal.builder.class", "com.example.Principals"),
+        ("zookeeper.connect", "zk:2181/another"),
+    ],
+)
+def test_a_brokers_file_is_judged_as_the_gate_would_judge_the_broker(key: str, value: str, tmp_path: Path) -> None:
+    for files in ((), (a_file(tmp_path),)):
+        _, found = check(a_cluster().session(), files, UNLIMITED, [("1", {key: value})])
+        assert [(each.code, each.values["broker"], each.values["key"]) for each in found] == [("Z2K-1050", "1", key)]
+
+
+def test_what_a_controllers_file_may_make_up_for_is_judged_once_one_is_given(tmp_path: Path) -> None:
+    settings = {"delegation.token.secret.key": "(hidden)", "zookeeper.set.acl": "true", "zookeeper.connect": "zk:2181"}
+    assert check(a_cluster().session(), (), UNLIMITED, [("1", settings)])[1] == []
+    _, found = check(a_cluster().session(), (a_file(tmp_path),), UNLIMITED, [("1", settings)])
+    assert sorted(str(each.values["key"]) for each in found) == ["delegation.token.secret.key", "zookeeper.set.acl"]
+
+
+def test_without_brokers_files_check_says_that_it_did_not_look_at_them(tmp_path: Path) -> None:
+    assert "the brokers' files (--brokers FILE)" in not_looked_at((), clients=True)
+    assert "the brokers' files (--brokers FILE)" not in not_looked_at((), clients=True, brokers=True)
