@@ -121,6 +121,7 @@ def log_dump(path: Path, as_json: AsJson = False) -> None:
 def check(
     zookeeper: ZooKeeper,
     controllers: Annotated[list[Path] | None, typer.Option(help="a controller's properties file; repeatable")] = None,
+    brokers: Annotated[list[Path] | None, typer.Option(help="a broker's properties file; repeatable")] = None,
     clients: Annotated[bool, typer.Option(help="also list ZooKeeper's other clients (its command `cons`)")] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="every finding, not only the first three of each code")
@@ -131,7 +132,9 @@ def check(
     from api.commands import clusters
 
     raise typer.Exit(
-        clusters.check(zookeeper, controllers or [], clients=clients, as_json=as_json, everything=everything)
+        clusters.check(
+            zookeeper, controllers or [], brokers or [], clients=clients, as_json=as_json, everything=everything
+        )
     )
 
 

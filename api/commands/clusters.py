@@ -22,23 +22,36 @@ if TYPE_CHECKING:
 COULD_NOT_CHECK: Final = 3
 
 
-def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool, everything: bool = False) -> int:
+def check(
+    zookeeper: str,
+    controllers: list[Path],
+    brokers: list[Path],
+    *,
+    clients: bool,
+    as_json: bool,
+    everything: bool = False,
+) -> int:
+    from api.commands.fleet import broker_settings
     from migrator.node.tools import preflight
     from migrator.node.zookeeper.request_limits import ask_servers
     from migrator.zk.pipeline import CONSIDERATE
     from migrator.zk.session import ZkSession
 
     try:
+        settings = [broker_settings(file) for file in brokers]
         with ZkSession(zookeeper) as session:
             ask = partial(ask_servers, sockets=session.sockets)
-            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients, ask=ask)
+            tree, found = preflight.check(session, controllers, CONSIDERATE, settings, clients=clients, ask=ask)
     except FindingError as error:
         if as_json:
             print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})
         else:
             print(f"could not check: {error}", file=sys.stderr)
         return COULD_NOT_CHECK
-    code, unknown = preflight.exit_code(found), preflight.not_looked_at(controllers, clients=clients)
+    code, unknown = (
+        preflight.exit_code(found),
+        preflight.not_looked_at(controllers, clients=clients, brokers=bool(brokers)),
+    )
     observed = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
     if as_json:
         print_json({"exit": code, **observed, "findings": [each.as_json() for each in found], "not_looked_at": unknown})
@@ -121,13 +134,16 @@ def _without_controllers_refused(error: FindingError) -> int:
 
 
 def export_tree(zookeeper: str, out: Path) -> int:
-    from migrator.zk.backup import export
+    from migrator.zk.backup import export, foreign_roots
     from migrator.zk.pipeline import CONSIDERATE
     from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         info = export(session, out, CONSIDERATE)
+        others = foreign_roots(session)
     print(f"{info.znodes} znodes ({info.ephemerals} ephemeral) in {info.file}, sha256 {info.sha256}")
+    if others:
+        print(f"not exported, not Kafka's: {len(others)} znodes of {zookeeper} with all below them, first {others[0]}")
     return 0
 
 
@@ -141,5 +157,7 @@ def import_tree(file: Path, zookeeper: str) -> int:
         root.ensure_path(slash + chroot)
     with ZkSession(zookeeper) as session:
         info = restore(session, file)
-    print(f"{info.znodes - info.ephemerals} znodes restored to {zookeeper}")
+    print(f"{info.znodes - info.ephemerals - info.foreign} znodes restored to {zookeeper}")
+    if info.foreign:
+        print(f"not restored, not Kafka's: {info.foreign} znodes of {file}, first {info.first}")
     return 0

@@ -22,8 +22,17 @@ from migrator.fleet.kafka_parser import class_path_of, require_kafka_accepts
 from migrator.fleet.properties_file import Document, has_placeholder, parse_properties
 from migrator.fleet.render import RULES, FileKind, Rendered, Wanted, render
 from migrator.fleet.strict_yaml import dump_yaml
+from migrator.fleet.takeover_settings import name_of, settings_in
 
-__all__ = ["Assumed", "FileKind", "check_inventory_file", "import_inventory", "kinds_of", "render_file"]
+__all__ = [
+    "Assumed",
+    "FileKind",
+    "broker_settings",
+    "check_inventory_file",
+    "import_inventory",
+    "kinds_of",
+    "render_file",
+]
 
 REFUSED: Final = 2
 
@@ -92,6 +101,15 @@ def render_file(
     for line in rendered.diff() if diff else [] if out is not None else rendered.document.shown():
         print(line)
     return 0
+
+
+def broker_settings(file: Path) -> tuple[str, dict[str, str]]:
+    """Id of a broker, or the name of its file where that has none, and what the takeover gate would ask it for.
+
+    Raises Z2K-7030.
+    """
+    document = _properties(file)
+    return name_of(document), settings_in(document)
 
 
 def kinds_of(role: str) -> tuple[FileKind, ...]:

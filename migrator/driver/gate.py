@@ -15,7 +15,6 @@ from typing import Final
 
 from migrator.driver.checks.content import oddities
 from migrator.driver.checks.settings import (
-    ControllerFileSettings,
     broker_findings,
     controller_findings,
     request_limit_finding,
@@ -48,6 +47,7 @@ from migrator.findings.preflight import (
     ZOOKEEPER_TAKES_LESS,
 )
 from migrator.model import levels
+from migrator.model.broker_settings import ControllerFileSettings
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Condition, Verdict
@@ -77,7 +77,7 @@ class TakeoverEvidence:
     denials_unknown:  brokers that did not say what they deny, with the reason.
     unexplained:      what brokers have and would lose with a full send made of this tree (driver.guard).
     ours:             what this controller's file says, as far as the brokers' settings have to go with it.
-    broker_settings:  by broker, what an operator set (settings.ASKED).
+    broker_settings:  by broker, what an operator set (model.broker_settings.ASKED).
     settings_unread:  brokers that did not say how they are set, with the reason.
     passwords:        what decodes brokers' passwords, None without a secret for it.
     limits:           by ZooKeeper server, the size of a request that passed, at most `jute_maxbuffer`.

@@ -155,6 +155,25 @@ LATCHED = Finding(
     severity=Severity.WARNS,
 )
 
+EXPORT_NOT_WRITTEN = Finding(
+    code="Z2K-2076",
+    says="The ZooKeeper export cannot be written to {file}: {reason}.",
+    means="The takeover does not begin without an export of Kafka's znodes. The attempt leaves nothing on the disk. "
+    "The cluster and its clients are not affected.",
+    remedy="Make room in that directory, or correct its owner. Or name another one in `zk2kraft.export.dir` and "
+    "restart the controllers one by one. The controller tries again by itself.",
+)
+
+EXPORTS_NOT_REMOVED = Finding(
+    code="Z2K-2077",
+    says="{count} old ZooKeeper exports cannot be removed, the first {first}: {reason}.",
+    means="A controller keeps its newest three exports. Those before them stay on the disk, with the SCRAM credentials "
+    "that ZooKeeper has. The new export is complete, so the takeover does not wait for this.",
+    remedy="None needed for the migration. Correct the owner of that directory; the controller removes them after its "
+    "next export.",
+    severity=Severity.WARNS,
+)
+
 BACKUP_UNUSABLE = Finding(
     code="Z2K-2018",
     says="The ZooKeeper backup {file} cannot be used: {reason}.",

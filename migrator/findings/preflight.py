@@ -160,6 +160,25 @@ IBP_DIFFERS = Finding(
     cases=("F-12",),
 )
 
+ZNODES_OF_OTHERS = Finding(
+    code="Z2K-1056",
+    says="{count} znodes beside Kafka's are in the chroot {chroot}, the first {first}.",
+    means="Another application shares this part of ZooKeeper with Kafka. Its znodes are not read, exported, restored "
+    "or changed, so it may protect them.",
+    remedy="None needed for the migration. Find out whose they are before somebody switches ZooKeeper off: that "
+    "application still needs it after the migration.",
+    severity=Severity.WARNS,
+)
+
+EXPORT_REFUSED = Finding(
+    code="Z2K-1057",
+    says="The ZooKeeper export before a takeover would fail: {path} refuses to be read ({reason}).",
+    means="The takeover gate needs an export of all znodes of Kafka's. This one is needed for nothing else, so that "
+    "only the gate would notice, after every broker was restarted for the migration.",
+    remedy="Read the access list of that path (getAcl). If it is not that of the other znodes, somebody protected it "
+    "by hand: its owner has to let the brokers' login read it. Follow this code's runbook.",
+)
+
 LEVEL_WITHOUT_TOKENS = Finding(
     code="Z2K-1091",
     says="{count} delegation tokens are in ZooKeeper; metadata.version {level} has no tokens, 3.6-IV2 has.",

@@ -18,6 +18,7 @@ from migrator.findings.finding import Occurrence, words_of
 from migrator.findings.fleet import IMPORT_INCOMPLETE, INVENTORY_UNREADABLE
 from migrator.fleet.properties_file import Document, names_in
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
+from migrator.fleet.takeover_settings import forbidding_findings
 
 BROKER_GROUPS: Final = ("kafka_broker", "kafka_brokers", "kafka", "brokers", "broker")
 CONTROLLER_GROUPS: Final = ("kafka_controller", "kafka_controllers", "kraft_controller", "controllers", "controller")
@@ -71,9 +72,11 @@ def import_nodes(
             names = (wanted,) if wanted else tuple(name for name in usual if name in found)[:1]
             nodes[role] = [_of_host(host, variables) for name in names for host, variables in _hosts(found, name)]
     said: dict[str, str] = {}
+    forbidden: list[Occurrence] = []
     for document in files:
         role = "controllers" if "controller" in names_in(document.value("process.roles")) else "brokers"
         _merge(nodes[role], _of_file(document))
+        forbidden += forbidding_findings(document) if role == "brokers" else ()
         said |= {key: value for key in _CLUSTER if (value := document.value(key))}
     for role, file in (("brokers", assumed.broker_file), ("controllers", assumed.controller_file)):
         for node in nodes[role]:
@@ -85,7 +88,7 @@ def import_nodes(
         "actuator": {"kind": "manual", "exchange": assumed.exchange},
         **{role: [_in_order(node) for node in found] for role, found in nodes.items()},
     }
-    return Imported(result, tuple(_lacking(result)))
+    return Imported(result, (*_lacking(result), *forbidden))
 
 
 # --- properties files -------------------------------------------------------------------------------------

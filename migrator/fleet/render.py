@@ -13,13 +13,15 @@ import difflib
 import hashlib
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, assert_never
 
 from migrator.findings.finding import FindingError, Occurrence, Severity
 from migrator.findings.fleet import METADATA_DIRECTORY_SHARED, PROPERTIES_KEY_TWICE, RENDER_REFUSED, RENDER_UNSURE
 from migrator.fleet.properties_file import Document, has_placeholder, joined, names_in
+from migrator.fleet.takeover_settings import forbidding_findings, not_judged
+from migrator.model.broker_settings import NOT_KNOWN, chroot_of
 from migrator.model.levels import LEVELS
 
 FLAG: Final = "zookeeper.metadata.migration.enable"
@@ -414,6 +416,8 @@ def _check_broker(
         reason = f"it is {ibp}, and the controllers have metadata.version {wanted.metadata_version}"
         yield refused("inter.broker.protocol.version", reason)
     yield from _check_authorizer(document, kind, unsure)
+    if kind is FileKind.MIGRATION:
+        yield from _check_takeover(document, wanted, unsure)
     yield from _check_directories(document, wanted)
 
 
@@ -495,6 +499,21 @@ def _check_authorizer(
         yield unsure("authorizer.class.name", f"{name} is no class of Kafka's; it may read ACLs from ZooKeeper")
     if name and has_placeholder(document.value("super.users") or ""):
         yield unsure("super.users", "a part comes from a config provider, so nobody knows whether it names all brokers")
+
+
+def _check_takeover(
+    document: Document, wanted: Wanted, unsure: Callable[[str, str], Occurrence]
+) -> Iterator[Occurrence]:
+    """A broker with such a file would be restarted for a takeover that its gate then refuses."""
+    level = _level(wanted.metadata_version or document.value("inter.broker.protocol.version") or "")
+    known = replace(
+        NOT_KNOWN,
+        chroot=chroot_of(wanted.zookeeper) if wanted.zookeeper else None,
+        level=level if isinstance(level, int) else None,
+    )
+    yield from forbidding_findings(document, wanted.node, known)
+    for key in not_judged(document):
+        yield unsure(key, "it comes from a config provider, so only the gate before the takeover knows whether it fits")
 
 
 def _check_directories(document: Document, wanted: Wanted) -> Iterator[Occurrence]:

@@ -1,10 +1,11 @@
-"""A checksummed copy of a ZooKeeper tree in a file, and back into an empty chroot.
+"""A checksummed copy of Kafka's znodes in a file, and back into an empty chroot.
 
 In:   a session and a file.
 Out:  `export` writes one JSON line per znode between a header and a checksum; `restore` creates them again.
-Elsewhere: when one is taken (the takeover gate wants one), the command line (api).
-Rules: a file whose checksum does not fit is refused; a chroot that holds anything is refused. Ephemeral znodes are
-listed and not restored: they belong to sessions. Access lists are not kept (secured ensembles are not supported yet).
+Elsewhere: which znodes are Kafka's (paths.ROOTS), when one is taken, how long it is kept (node/zookeeper/exports.py).
+Rules: what others keep in the same chroot is counted and never read: they may protect it, and it is not ours to keep. A
+file whose checksum does not fit is refused; a chroot that holds anything is refused. Ephemeral znodes are listed and
+not restored: they belong to sessions. Access lists are not kept (secured ensembles are not supported yet).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,13 +23,18 @@ from typing import Final
 import msgspec
 
 from migrator.findings.driver import BACKUP_UNUSABLE
-from migrator.findings.finding import words_of
+from migrator.findings.finding import FindingError, words_of
+from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
+from migrator.zk import paths
+from migrator.zk.bulk_read import Znode
 from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER_MIN, Create, Multi
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import UNREADABLE
 
 FORMAT: Final = 1
+PART: Final = ".part"
+"""Ends the name of a file that is being written."""
 CREATES_PER_MULTI: Final = 500
 BYTES_PER_MULTI: Final = JUTE_MAXBUFFER_MIN - HEADROOM_BYTES
 """ZooKeeper refuses requests above `jute.maxbuffer`, and nobody says here how the servers are set; a larger znode goes
@@ -37,12 +43,17 @@ alone."""
 
 @dataclass(frozen=True, slots=True)
 class BackupInfo:
-    """What a backup file holds."""
+    """What a backup file holds.
+
+    foreign: persistent znodes that are not Kafka's, which only earlier exports have. first: path of the first.
+    """
 
     file: str
     znodes: int
     ephemerals: int
     sha256: str
+    foreign: int = 0
+    first: str = ""
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,45 +70,96 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def export(session: ZkSession, file: Path, limits: ReadLimits) -> BackupInfo:
-    """Write the whole tree below the session's chroot. The file is complete or it does not exist."""
+    """Write Kafka's znodes below the session's chroot. The file is complete or it does not exist.
+
+    Raises Z2K-2018 where there is no such chroot, Z2K-2004 with the path where a znode of Kafka's refuses to be read.
+    """
+    temporary = file.with_name(file.name + PART)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        info = _written(session, file, temporary, limits)
+        temporary.replace(file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return info
+
+
+def _written(session: ZkSession, file: Path, temporary: Path, limits: ReadLimits) -> BackupInfo:
     digest = hashlib.sha256()
     znodes = ephemerals = 0
-    temporary = file.with_name(file.name + ".part")
-    file.parent.mkdir(parents=True, exist_ok=True)
     header = msgspec.json.encode({"format": FORMAT}) + b"\n"
     digest.update(header)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as raw, gzip.open(raw, "wb") as out:
-        out.write(header)
-        for line in _lines(session, limits):
-            znodes += 1
-            ephemerals += b'"ephemeral":true' in line
-            digest.update(line)
-            out.write(line)
-        if not znodes:
-            raise BACKUP_UNUSABLE.error(file=str(file), reason="there is no such chroot, nothing was exported")
-        checksum = digest.hexdigest()
-        out.write(msgspec.json.encode({"end": True, "znodes": znodes, "sha256": checksum}) + b"\n")
-    with temporary.open("rb") as written:
-        os.fsync(written.fileno())
-    temporary.replace(file)
+    with os.fdopen(descriptor, "wb") as raw:
+        with gzip.open(raw, "wb") as out:
+            out.write(header)
+            for line in _lines(session, limits):
+                znodes += 1
+                ephemerals += b'"ephemeral":true' in line
+                digest.update(line)
+                out.write(line)
+            if not znodes:
+                raise BACKUP_UNUSABLE.error(file=str(file), reason="there is no such chroot, nothing was exported")
+            checksum = digest.hexdigest()
+            out.write(msgspec.json.encode({"end": True, "znodes": znodes, "sha256": checksum}) + b"\n")
+        raw.flush()
+        os.fsync(raw.fileno())
     return BackupInfo(str(file), znodes, ephemerals, checksum)
 
 
 def _lines(session: ZkSession, limits: ReadLimits) -> Iterator[bytes]:
-    """Parents before children, level by level."""
-    level = ["/"]
+    """The chroot itself, then Kafka's znodes below it: parents before children, level by level.
+
+    The chroot is not listed: Kafka's roots are known, and a root that is shared may refuse to list its children.
+    """
+    top = _chroot(session)
+    if top is not None:
+        yield _line("/", top.data, top.version, ephemeral=False)
+    for path, znode in kafka_znodes(session, limits):
+        yield _line(path, znode.data, znode.version, ephemeral=bool(znode.owner))
+
+
+def kafka_znodes(session: ZkSession, limits: ReadLimits, without: Collection[str] = ()) -> Iterator[tuple[str, Znode]]:
+    """Kafka's znodes with their paths, level by level. without: paths that are left out with all that is below them.
+
+    Raises Z2K-2004 with the path of the first one that refuses to be read.
+    """
+    level = [path for path in paths.ROOTS if path not in without]
     while level:
         for path, znode in zip(level, session.get_many(level, limits), strict=True):
             if znode is not None:
-                yield _line(path, znode.data, znode.version, ephemeral=bool(znode.owner))
+                yield path, znode
         below = zip(level, session.children_many(level, limits), strict=True)
-        level = [
-            f"{'' if parent == '/' else parent}/{name}"
-            for parent, names in below
-            for name in sorted(names or ())
-            if not (parent == "/" and name == "zookeeper")
-        ]
+        found = (f"{parent}/{name}" for parent, names in below for name in sorted(names or ()))
+        level = [path for path in found if path not in without]
+
+
+def foreign_roots(session: ZkSession) -> tuple[str, ...]:
+    """What others keep beside Kafka's znodes, by path. Empty as well where the chroot refuses to list its children."""
+    try:
+        names = session.children("/") or []
+    except FindingError as error:
+        if error.code != ZOOKEEPER_REFUSES.code:
+            raise
+        return ()
+    return tuple(path for name in names if is_foreign(path := f"/{name}"))
+
+
+def is_foreign(path: str) -> bool:
+    """Whether a znode is neither Kafka's nor ZooKeeper's own. path: below the chroot, "/" is the chroot itself."""
+    root = f"/{path.split('/')[1]}"
+    return root not in (*paths.ROOTS, paths.ZOOKEEPER, "/")
+
+
+def _chroot(session: ZkSession) -> Znode | None:
+    """None where it does not exist, and where a root that is shared refuses: Kafka keeps nothing in it."""
+    try:
+        return session.get("/")
+    except FindingError as error:
+        if error.code != ZOOKEEPER_REFUSES.code:
+            raise
+        return None
 
 
 def _line(path: str, data: bytes | None, version: int, *, ephemeral: bool) -> bytes:
@@ -118,6 +180,7 @@ def verify(file: Path) -> BackupInfo:
         raise BACKUP_UNUSABLE.error(file=str(file), reason=f"it does not begin as an export of format {FORMAT}")
     digest = hashlib.sha256(header)
     ephemerals = 0
+    others, first_of_others = 0, ""
     info: BackupInfo | None = None
     for znodes, (line, entry) in enumerate(lines):
         if info is not None:
@@ -125,9 +188,11 @@ def verify(file: Path) -> BackupInfo:
         if entry.end:
             if entry.sha256 != digest.hexdigest() or entry.znodes != znodes:
                 raise BACKUP_UNUSABLE.error(file=str(file), reason="its checksum does not fit")
-            info = BackupInfo(str(file), znodes, ephemerals, entry.sha256)
+            info = BackupInfo(str(file), znodes, ephemerals, entry.sha256, others, first_of_others)
         digest.update(line)
         ephemerals += entry.ephemeral
+        if entry.path is not None and not entry.ephemeral and is_foreign(entry.path):
+            others, first_of_others = others + 1, first_of_others or entry.path
     if info is None:
         raise BACKUP_UNUSABLE.error(file=str(file), reason="it ends early")
     return info
@@ -144,7 +209,10 @@ def _read_lines(file: Path) -> Iterator[tuple[bytes, _Line]]:
 
 
 def restore(session: ZkSession, file: Path) -> BackupInfo:
-    """Create every persistent znode of a verified backup; the session's chroot has to be empty."""
+    """Create every persistent znode of Kafka's that a verified backup has; the session's chroot has to be empty.
+
+    Those of others, in exports of earlier releases, are counted and not created.
+    """
     info = verify(file)
     present = [name for name in session.children("/") or [] if name != "zookeeper"]
     if present:
@@ -153,7 +221,7 @@ def restore(session: ZkSession, file: Path) -> BackupInfo:
     operations: list[Create] = []
     weight = 0
     for _, entry in _read_lines(file):
-        if entry.path in (None, "/") or entry.ephemeral:
+        if entry.path in (None, "/") or entry.ephemeral or is_foreign(entry.path or "/"):
             continue
         create = Create(entry.path or "", base64.b64decode(entry.data or ""))
         own = Multi((create,)).bytes

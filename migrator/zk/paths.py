@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from migrator.model.broker_settings import chroot_of as chroot_of
+
 CLUSTER: Final = "/cluster"
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
@@ -36,6 +38,18 @@ PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
 EXTENDED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 TOKENS: Final = "/delegation_token/tokens"
 TOKEN_CHANGES: Final = "/delegation_token/token_changes"
+
+ROOTS: Final = (
+    *("/admin", "/brokers", CLUSTER, CONFIG, CONSUMERS, CONTROLLER, CONTROLLER_EPOCH, "/delegation_token", FEATURE),
+    *("/isr_change_notification", ACLS, ACL_CHANGES, EXTENDED_ACLS, EXTENDED_ACL_CHANGES, PRODUCER_IDS),
+    *("/log_dir_event_notification", MIGRATION),
+)
+"""Of all that Kafka keeps below its chroot, this project's own znodes included; the rest is of others, who share it.
+
+Source: `ZkData.SecureRootPaths`, which has to name each of them, and `ConsumerPathZNode` of old consumers.
+"""
+ZOOKEEPER: Final = "/zookeeper"
+"""ZooKeeper's own, where there is no chroot."""
 
 PRESENCE_PREFIX: Final = "zk2kraft-"
 FINALIZE_INTENT: Final = "/cluster/zk2kraft_finalize"
@@ -85,11 +99,6 @@ def broker_id(broker: int | str) -> str:
 def presence(node: int) -> str:
     """Ours, not Kafka's: the ephemeral znode of a controller that leads (node.presence). Nobody lists `/cluster`."""
     return f"{CLUSTER}/{PRESENCE_PREFIX}{node}"
-
-
-def chroot_of(connect: str) -> str:
-    """The chroot of a connect string, "" for none: all servers of one string share it."""
-    return f"/{connect.partition('/')[2]}".rstrip("/")
 
 
 def problem_of(path: str) -> str | None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from migrator.findings.fleet import GUARD_NOT_PROVEN
+from migrator.findings.preflight import BROKER_SETTING_FORBIDS
 from migrator.findings.road import (
     BACKUP_FAILED,
     CANARY_OVER_BUDGET,
@@ -358,6 +359,21 @@ def may_go_on_joining(evidence: Evidence) -> tuple[Condition, ...]:
         every_broker_is_present(evidence),
         a_broker_is_controller(evidence),
         *replicas_are_whole(road),
+        no_file_forbids_the_takeover(road),
+    )
+
+
+def no_file_forbids_the_takeover(road: RoadEvidence) -> Condition:
+    """What the takeover gate would refuse once every broker was restarted. A file that is not read is left to it."""
+    files = road.files
+    found = () if files is None else files.forbidden
+    unread = () if files is None else files.not_read
+    said = "; ".join(found) if found else "no file has one"
+    return Condition(
+        "no broker's file has a setting that forbids the takeover",
+        files is not None and not found,
+        "the service has read no file yet" if files is None else "; ".join((said, *unread)),
+        (BROKER_SETTING_FORBIDS.code,),
     )
 
 

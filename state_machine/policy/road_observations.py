@@ -83,7 +83,8 @@ class VoterObserved:
 class FilesObserved:
     """The last look at the files of all nodes. with_flag: controllers whose file has the migration flag.
 
-    with_zookeeper: nodes, in words, whose file has a ZooKeeper key.
+    with_zookeeper: nodes, in words, whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
+    that the takeover gate would refuse, in words.
     """
 
     age_s: float
@@ -92,6 +93,7 @@ class FilesObserved:
     with_flag: tuple[int, ...] = ()
     without_flag: tuple[int, ...] = ()
     with_zookeeper: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

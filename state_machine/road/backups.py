@@ -58,6 +58,7 @@ def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: s
         taken = _summed_up(directory)
         return _encrypted(directory, key) if key else taken
     except (OSError, FindingError, shutil.Error) as error:
+        shutil.rmtree(directory, ignore_errors=True)  # what is left of it, the sweep before the next one takes away
         raise BACKUP_FAILED.error(phase=phase, reason=words_of(error)) from error
 
 
@@ -71,9 +72,12 @@ def _encrypted(directory: Path, key: str) -> Taken:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what a backup left that was killed before it was encrypted; the road takes that backup again."""
+    """Remove what a backup left that was killed before it was whole; the road takes that backup again."""
     for each in home.glob(f"*{CLEAR}"):
         shutil.rmtree(each)
+    for each in home.glob(f"*-{'[0-9]' * 8}T{'[0-9]' * 6}Z"):
+        if each.is_dir() and not (each / SUMS).exists():
+            shutil.rmtree(each)
     for each in home.glob("*.part"):
         each.unlink()
 

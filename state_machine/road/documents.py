@@ -43,7 +43,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     """The last look at all files. Keys of maps are `broker 1`, `controller 3000`.
 
     problem: why nodes cannot be operated, with its code. checksums: as read. baseline: as read first, for nodes whose
-    file was not rendered yet. guards, waivers: as the hosts and the inventory said at that time. not_kept: brokers
+    file was not rendered yet. forbidden: what brokers' files say that the takeover gate would refuse, in words, while
+    brokers join. guards, waivers: as the hosts and the inventory said at that time. not_kept: brokers
     whose previous file is not beside their file, in words.
     """
 
@@ -60,6 +61,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     guards: tuple[GuardRow, ...] = ()
     waivers: tuple[WaiverRow, ...] = ()
     not_kept: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
 
 
 class SoakDocument(msgspec.Struct, frozen=True):

@@ -8,6 +8,8 @@ file is being written is left out.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from migrator.findings.finding import FindingError, Occurrence
@@ -18,8 +20,11 @@ from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, RollStep
+from migrator.fleet.takeover_settings import forbidding_findings
+from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings, chroot_of
+from migrator.node.config.properties import controller_settings, read_config
 from state_machine.policy.phases import LED_BACK_FROM, Phase
-from state_machine.policy.road_observations import CONTROLLERS, Roll
+from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import FILES, FilesDocument, GuardRow, WaiverRow, document
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
@@ -36,7 +41,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
     before = document(snapshot, FILES, FilesDocument) or FilesDocument(0.0)
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
-    drifted, not_read, zookeeper = [], [], []
+    drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     not_kept = _not_kept(snapshot, fleet) if snapshot.phase in (*LED_BACK_FROM, Phase.ROLLING_BACK) else []
     guarded = snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
@@ -58,10 +63,14 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
         if found != (rendered or baseline[node.name]):
             drifted.append(f"{node.name}: {node.path}")
         try:
-            keys = parse_properties(content, node.path).values
+            written = parse_properties(content, node.path)
         except FindingError as error:
             drifted.append(f"{node.name}: {error.occurrence.text}")
             continue
+        keys = written.values
+        if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
+            found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
+            forbidden += [f"{each.code} {each.text}" for each in found_in]
         if any(key.startswith(ZOOKEEPER_KEY) for key in keys):
             zookeeper.append(f"{node.name}: {node.path}")
         if node.role == CONTROLLERS:
@@ -82,7 +91,19 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
             for each in fleet.inventory.waivers
         ),
         not_kept=tuple(not_kept),
+        forbidden=tuple(forbidden),
     )
+
+
+def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:
+    """What brokers' settings are compared with; as far as it is known before the quorum is asked."""
+    look = snapshot.observation
+    level = (look.log.metadata_version or None) if look is not None and look.log.known else None
+    try:
+        config = read_config(Path(snapshot.inventory.controllers[0].properties))
+    except FindingError:
+        return replace(NOT_KNOWN, chroot=chroot_of(snapshot.inventory.zookeeper), level=level)
+    return replace(controller_settings(config), level=level)
 
 
 def _not_kept(snapshot: Snapshot, fleet: Fleet) -> list[str]:

@@ -182,7 +182,8 @@ def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...
 
 def _files(files: FilesDocument, now: float) -> FilesObserved:
     age = now - files.at if now >= files.at else math.inf
-    return FilesObserved(age, files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper)
+    seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
+    return FilesObserved(age, *seen)
 
 
 def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:

@@ -152,4 +152,18 @@ FAULTS: Final = (
             "tests/unit/audit/test_both_sides.py",
         ),
     ),
+    Fault(
+        ZK + "backup.py",
+        "    level = [path for path in paths.ROOTS if path not in without]",
+        '    level = [f"/{name}" for name in session.children("/") or [] if name != "zookeeper"]',
+        "an export reads what others keep beside Kafka, and may protect",
+        ("tests/unit/zk/test_backup.py",),
+    ),
+    Fault(
+        ZK + "backup.py",
+        "        temporary.unlink(missing_ok=True)\n        raise",
+        "        raise",
+        "each export that fails leaves its file on the disk",
+        ("tests/unit/zk/test_backup.py", "tests/unit/node/test_zookeeper_exports.py"),
+    ),
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kazoo.protocol import serialization as wire
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from migrator.findings.zookeeper import ZOOKEEPER_LOST
+from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES
 from migrator.zk.bulk_read import Znode
 from migrator.zk.multi import JUTE_MAXBUFFER, Check, Create, Delete, Multi, MultiOutcome, Operation, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
@@ -57,6 +57,8 @@ class FakeEnsemble:
     """Every multi that was applied."""
     guards: dict[str, str] = field(default_factory=dict)
     """Access lists as text, by path."""
+    refused: set[str] = field(default_factory=set)
+    """Paths whose access lists let nobody read them: neither data nor children."""
     watches: dict[tuple[str, str], set[tuple[int, Watch]]] = field(default_factory=dict)
     """By "znode" or "children" and path: of which session, and whom to call."""
 
@@ -114,6 +116,11 @@ class FakeEnsemble:
         called = {each for key in keys for each in self.watches.pop(key, ())}
         for _, watch in called:
             watch()
+
+    def refuse(self, path: str) -> None:
+        """Raises Z2K-2004, as a session does, where a znode may not be read."""
+        if path in self.refused and path in self.nodes:
+            raise ZOOKEEPER_REFUSES.error(path=path, reason="NoAuthError")
 
     def watch(self, kind: str, path: str, session_id: int, watch: Watch | None) -> None:
         if watch is not None:
@@ -196,6 +203,7 @@ class FakeSession(_ZkSession):
     sockets: ZkSockets = field(default_factory=ZkSockets)
 
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None:
+        self.ensemble.refuse(path)
         self.ensemble.watch("znode", path, self.session_id, watch)
         node = self.ensemble.nodes.get(path)
         return (
@@ -205,6 +213,7 @@ class FakeSession(_ZkSession):
         )
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
+        self.ensemble.refuse(path)
         if path not in self.ensemble.nodes:
             return None
         self.ensemble.watch("children", path, self.session_id, watch)

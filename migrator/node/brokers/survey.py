@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from migrator.driver.checks.settings import ASKED, HIDDEN
+from migrator.driver.checks.settings import HIDDEN
 from migrator.driver.guard import Survey, TopicsShared, logs_by_topic
 from migrator.findings.finding import words_of
+from migrator.model.broker_settings import ASKED, listener_principals
 from migrator.model.topic_configs import ConfigSource
 from migrator.model.values import Broker, ConfigType
 from migrator.node.on_thread import on_thread
@@ -65,7 +66,7 @@ async def survey_brokers(
 async def ask_settings(
     brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
 ) -> tuple[dict[int, dict[str, str]], dict[int, str]]:
-    """What somebody set of `driver.checks.settings.ASKED`, by broker id, and by broker id why nothing is known."""
+    """What somebody set of `model.broker_settings.ASKED`, by broker id, and by broker id why nothing is known."""
     return await _ask_all(_settings, brokers, listener, client_id, security)
 
 
@@ -134,7 +135,8 @@ async def _ask_one(
 
 async def _settings(broker: Broker, connection: BrokerConnection) -> dict[str, str]:
     """Without defaults; a secret that is set is `HIDDEN`, as brokers do not show it."""
-    whom = DescribeConfigsResource(ConfigType.BROKER, str(broker.id), ASKED)
+    own = (listener_principals(each.name) for each in broker.listeners)
+    whom = DescribeConfigsResource(ConfigType.BROKER, str(broker.id), (*ASKED, *own))
     request = DescribeConfigsRequest(resources=(whom,))
     (result,) = (await connection.ask(request, 4, DescribeConfigsResponse, ASK_TIMEOUT_S)).results
     if result.error_code:

@@ -23,12 +23,12 @@ import javaproperties
 from migrator.commands.ownership import why_foreign
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, AuthorizerRules, TokenRules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
-from migrator.driver.checks.settings import ControllerFileSettings
 from migrator.driver.checks.waivers import PartitionWaiver, parse_waiver
 from migrator.driver.divergence import BLOCK, POLICIES, DivergenceLimits
 from migrator.driver.window import TAKEOVER_MAX_MS
 from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
+from migrator.model.broker_settings import ControllerFileSettings
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config.encoder_config import read_encoder
 from migrator.node.config.helpers import helped

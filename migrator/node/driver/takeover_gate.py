@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import cached_property
 from typing import Final
 
 import structlog
@@ -26,7 +26,7 @@ from migrator.driver.guard import strays, without_ids
 from migrator.driver.machine import Happened
 from migrator.driver.tree import Tree, replicas_gone
 from migrator.driver.update_requests import reachable
-from migrator.findings.driver import LATCHED
+from migrator.findings.driver import EXPORTS_NOT_REMOVED, LATCHED
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Mark
 from migrator.node.brokers.send_rehearsal import rehearse_send
@@ -54,10 +54,10 @@ from migrator.node.leader.voter_observations import QuorumView
 from migrator.node.on_thread import on_thread
 from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.exports import Exports
 from migrator.node.zookeeper.request_limits import RequestLimits, ask_servers
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.zk import paths
-from migrator.zk.backup import export
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import CONSIDERATE, UNLIMITED
 from migrator.zk.session import ZkSession
@@ -113,6 +113,10 @@ class GateActs:
 
     def __post_init__(self) -> None:
         self._limits = RequestLimits(lambda connect, wanted: ask_servers(connect, wanted, self.session.sockets))
+
+    @cached_property
+    def _exports(self) -> Exports:
+        return Exports.of(self.config, self.controller.settings.cluster_id)
 
     # --- waiting -------------------------------------------------------------------------------------------
 
@@ -270,12 +274,12 @@ class GateActs:
             return tree, copy
 
     async def _export(self) -> None:
-        directory = self.config.export_dir or self.config.metadata_log_dir / "zk2kraft-exports"
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        file = Path(directory) / f"zookeeper-{stamp}.jsonl.gz"
+        file = self._exports.next_file()
         self.progress.waiting(f"a ZooKeeper export is taken to {file}")
-        info = await asyncio.to_thread(export, self.session, file, CONSIDERATE)
-        log.info("zookeeper.exported", file=info.file, znodes=info.znodes, sha256=info.sha256)
+        taken = await asyncio.to_thread(self._exports.take, self.session, file)
+        info = taken.info
+        log.info("zookeeper.exported", file=info.file, znodes=info.znodes, sha256=info.sha256, renewed=taken.renewed)
+        self.progress.alarm(EXPORTS_NOT_REMOVED.code, taken.left)
         self.progress.changed(Exported(info.file))
         self._exported_ms = self.now_ms()
 

@@ -2,17 +2,25 @@
 
 In:   a ZooKeeper session, and the properties files of the controllers to be.
 Out:  occurrences of findings, those that block first; the same content findings as the takeover gate's.
-Elsewhere: the findings of the content (driver.gate, driver.checks.content), the brokers' settings, which only the gate
-asks for, and what only a running quorum can see (its gate).
+Elsewhere: the findings of the content (driver.gate, driver.checks.content), what brokers themselves answer, which only
+the gate asks for, and what only a running quorum can see (its gate).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from migrator.driver.checks.settings import REQUEST_MAX_BYTES, controller_findings, needed_limit
+from migrator.driver.checks.settings import (
+    REQUEST_MAX_BYTES,
+    broker_findings,
+    controller_findings,
+    needed_limit,
+    request_limit_finding,
+)
 from migrator.driver.gate import content_findings, full_request_bytes, limit_findings
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.findings.content import (
@@ -23,7 +31,9 @@ from migrator.findings.content import (
 )
 from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
 from migrator.findings.finding import FindingError, Occurrence, Severity
-from migrator.findings.preflight import EXAMPLE_DIRECTORY
+from migrator.findings.preflight import EXAMPLE_DIRECTORY, EXPORT_REFUSED, ZNODES_OF_OTHERS
+from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
+from migrator.model.broker_settings import NOT_KNOWN
 from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.log.storage import read_meta_properties
@@ -31,6 +41,7 @@ from migrator.node.zookeeper.request_limits import ServerLimit
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper.zookeeper_clients import foreign_sessions
 from migrator.zk import paths
+from migrator.zk.backup import foreign_roots, kafka_znodes
 from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
@@ -47,6 +58,7 @@ def check(
     session: ZkSession,
     controllers: Sequence[Path],
     limits: ReadLimits,
+    brokers: Sequence[tuple[str, Mapping[str, str]]] = (),
     *,
     clients: bool = False,
     ask: Callable[[str, int], Sequence[ServerLimit]] | None = None,
@@ -54,6 +66,7 @@ def check(
     """Everything that can be known without a running quorum.
 
     controllers: their waivers count, as before a takeover.
+    brokers: id and settings of each whose file is given (fleet.takeover_settings), judged as the takeover gate does.
     clients: also look who else has a session. ask: of each server, how large a request it takes (request_limits.py).
     """
     tree = read_tree(session, limits)
@@ -66,10 +79,41 @@ def check(
         found.append(no_cluster(session))
     found += [*_claim_findings(tree), *faults]
     found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
+    found += _broker_findings(tree, brokers, configs, paths.chroot_of(session.connect))
     found += _size_findings(tree)
+    found += _export_findings(session, limits) if tree.cluster_id is not None else ()
     found += _limit_findings(session.connect, configs, ask) if ask else ()
     found += foreign_sessions(session) if clients else ()
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
+
+
+def _broker_findings(
+    tree: Tree, brokers: Sequence[tuple[str, Mapping[str, str]]], configs: Sequence[NodeConfig], chroot: str
+) -> Iterator[Occurrence]:
+    """Without a controller's file, only what it could not make up for. The quorum's level is not known yet."""
+    ours = replace(controller_settings(configs[0]), level=None) if configs else replace(NOT_KNOWN, chroot=chroot)
+    size = full_request_bytes(tree)
+    for broker, settings in brokers:
+        yield from broker_findings(broker, settings, ours)
+        yield from filter(None, [request_limit_finding(broker, settings, size)])
+
+
+def _export_findings(session: ZkSession, limits: ReadLimits) -> Iterator[Occurrence]:
+    """What would keep the takeover's export from being made, and what of others it leaves out.
+
+    Topics are the most znodes by far, and have just been read for the tree.
+    """
+    others = foreign_roots(session)
+    if others:
+        chroot = paths.chroot_of(session.connect) or "/"
+        yield ZNODES_OF_OTHERS.found(count=len(others), chroot=chroot, first=others[0])
+    try:
+        for _ in kafka_znodes(session, limits, without={paths.TOPICS}):
+            pass
+    except FindingError as error:
+        if error.code != ZOOKEEPER_REFUSES.code:
+            raise
+        yield EXPORT_REFUSED.found(**error.occurrence.values)
 
 
 def _size_findings(tree: Tree) -> Iterator[Occurrence]:
@@ -96,7 +140,7 @@ def no_cluster(session: ZkSession) -> Occurrence:
     return MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason)
 
 
-def not_looked_at(controllers: Sequence[Path], *, clients: bool) -> list[str]:
+def not_looked_at(controllers: Sequence[Path], *, clients: bool, brokers: bool = False) -> list[str]:
     """What a person might think was checked, one line each."""
     configs, _ = _read_files(controllers)
     lines = []
@@ -112,6 +156,8 @@ def not_looked_at(controllers: Sequence[Path], *, clients: bool) -> list[str]:
             lines.append(f"{config.metadata_log_dir}: not formatted, or on another machine")
     if not clients:
         lines.append("who else uses ZooKeeper (--clients)")
+    if not brokers:
+        lines.append("the brokers' files (--brokers FILE)")
     return [*lines, "the brokers' own settings and permissions, which the gate before a takeover asks them for"]
 
 
@@ -124,11 +170,12 @@ def exit_code(found: Sequence[Occurrence]) -> int:
 
 def _clusters_elsewhere(session: ZkSession) -> str:
     """Chroots of Kafka clusters not deeper than two levels below this one, as a hint (F-50)."""
-    top = [f"/{name}" for name in session.children("/") or [] if name != "zookeeper"]
-    below = zip(top, session.children_many(top), strict=True)
-    places = [*top, *(f"{parent}/{name}" for parent, names in below for name in sorted(names or ()))]
-    ids = session.get_many(each + paths.CLUSTER_ID for each in places)
-    found = [place for place, znode in zip(places, ids, strict=True) if znode is not None]
+    found = []
+    for root in foreign_roots(session):
+        with suppress(FindingError):  # it is not Kafka's, and may be protected
+            places = [root, *(f"{root}/{name}" for name in session.children(root) or ())]
+            ids = session.get_many(each + paths.CLUSTER_ID for each in places)
+            found += [place for place, znode in zip(places, ids, strict=True) if znode is not None]
     return f" There is a cluster in {', '.join(found)}" if found else ""
 
 

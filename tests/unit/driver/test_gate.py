@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -609,3 +610,14 @@ def test_the_predicted_size_of_the_full_send_is_near_the_real_one(topics: int, p
     largest = max(len(order.body) for order in full_updates(image, a_claim(), {1}, "PLAINTEXT"))
     assert largest - 200 <= full_request_bytes(tree) * 1.05
     assert full_request_bytes(tree) <= largest * 1.25
+
+
+def test_every_condition_of_the_gate_has_a_row_that_says_what_tells_it_before_the_first_restart() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/service.md").read_text()
+    table = page.partition("| condition of the takeover gate |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = {row.split("|")[1].strip(): row.split("|")[2].strip() for row in table}
+    names = [check.name for check in takeover_verdict(the_evidence()).conditions]
+    assert list(rows) == [
+        name.replace("listens on PLAINTEXT", "listens on the inter-broker listener") for name in names
+    ]
+    assert all(rows.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -322,3 +323,65 @@ def test_the_original_file_is_what_the_migration_file_was_made_of_with_later_cha
     assert render("broker", before, FileKind.ORIGINAL, WANTED, before).require().content == before.content
     with pytest.raises(FindingError):
         render("broker", there, FileKind.ORIGINAL, WANTED).require()
+
+
+# --- what the takeover gate would refuse ------------------------------------------------------------------
+
+FORBIDDEN: Final = {
+    "authorizer.class.name=org.apache.ranger.authorization.kafka.authorizer.RangerKafkaAuthorizer": "keeps its ACLs",
+    "authorizer.class.name=org.openpolicyagent.kafka.OpaAuthorizer": "keeps its ACLs",
+    "authorizer.class.name : com.example.Own": "keeps its ACLs",
+    "create.topic.policy.class.name=com.example.Policy": "no policy class",
+    "alter.config.policy.class.name=com.example.Policy": "no policy class",
+    "principal.builder.class=com.example.Principals": "Kafka's own builder",
+    "listener.name.internal.principal.builder.class=com.example.Principals": "Kafka's own builder",
+    "zookeeper.connect=zk1:2181/another": "the chroot /kafka",
+}
+
+
+@pytest.mark.parametrize("line", FORBIDDEN)
+def test_a_migration_file_is_refused_for_what_the_takeover_gate_would_refuse(line: str) -> None:
+    rendered = render("broker", a_file(BROKER + line.encode() + b"\n"), FileKind.MIGRATION, WANTED)
+    (found,) = (each for each in rendered.findings if each.code == "Z2K-1050")
+    assert rendered.blocked
+    assert FORBIDDEN[line] in found.text
+    assert (found.values["broker"], found.values["key"]) == (1, line.replace(":", "=").partition("=")[0].strip())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "authorizer.class.name=",
+        "principal.builder.class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        "#create.topic.policy.class.name=com.example.Policy",
+        "zookeeper.connect=zk2:2181/kafka/",
+        "delegation.token.secret.key=hunter2",
+    ],
+)
+def test_what_the_gate_does_not_refuse_for_itself_alone_is_rendered(line: str) -> None:
+    rendered = render("broker", a_file(BROKER + line.encode() + b"\n"), FileKind.MIGRATION, WANTED)
+    assert "Z2K-1050" not in codes(rendered)
+
+
+def test_at_a_level_without_directories_or_tokens_a_migration_file_is_refused_for_them() -> None:
+    older = BROKER.replace(b"protocol.version=3.9", b"protocol.version=3.5")
+    file = a_file(older + b"delegation.token.secret.key=hunter2\n")
+    rendered = render("broker", file, FileKind.MIGRATION, replace(WANTED, metadata_version="3.5"))
+    found = [each for each in rendered.findings if each.code == "Z2K-1050"]
+    assert [each.values["key"] for each in found] == ["delegation.token.secret.key", "log.dirs"]
+    assert "hunter2" not in " ".join(each.text for each in found)
+
+
+def test_a_class_that_a_config_provider_names_is_left_to_the_gate_and_said() -> None:
+    file = a_file(BROKER + b"create.topic.policy.class.name=${file:/etc/kafka/policy:class}\n")
+    rendered = render("broker", file, FileKind.MIGRATION, WANTED)
+    assert not rendered.blocked
+    (said,) = (each for each in rendered.findings if each.values.get("key") == "create.topic.policy.class.name")
+    assert (said.code, "config provider" in said.text) == ("Z2K-7033", True)
+
+
+def test_the_file_of_a_broker_that_goes_back_is_not_judged_again() -> None:
+    """It has been through the takeover, and the way back stays open."""
+    kraft = b"process.roles=broker\nnode.id=1\nprincipal.builder.class=com.example.Principals\n"
+    rendered = render("broker", a_file(kraft), FileKind.BACK, WANTED, a_file(BROKER))
+    assert "Z2K-1050" not in codes(rendered)

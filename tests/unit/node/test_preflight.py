@@ -320,3 +320,79 @@ def test_a_cluster_whose_full_request_needs_more_than_kafkas_default_is_warned_w
     (found,) = checked(a_cluster())
     assert (found.code, exit_code([found])) == ("Z2K-2042", 1)
     assert found.values["needed"] > found.values["bytes"] > 100
+
+
+# --- the export before a takeover -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "paths_of_others", [("/other/tokens/keys",), ("/hbase", "/solr/live"), ("/kafka-2/brokers/ids",)], ids=len
+)
+def test_what_others_protect_beside_kafka_is_named_once_and_blocks_nothing(paths_of_others: tuple[str, ...]) -> None:
+    ensemble = a_cluster()
+    for path in paths_of_others:
+        ensemble.create(path)
+    ensemble.refused |= {path for path in ensemble.nodes if any(each.startswith(path) for each in paths_of_others)}
+    ensemble.refused.discard("/")
+    found = checked(ensemble)
+    assert (codes(found), exit_code(found)) == (["Z2K-1056"], 1)
+    first = "/" + min(paths_of_others).split("/")[1]
+    assert found[0].values == {"count": len(paths_of_others), "chroot": "/", "first": first}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/consumers/old-group/offsets/t/0",
+        "/isr_change_notification/isr_change_0000000007",
+        "/admin/somebody",
+        "/cluster/note",
+        "/brokers/seqid",
+    ],
+)
+def test_a_znode_of_kafkas_that_only_the_export_needs_is_said_before_a_restart(path: str) -> None:
+    ensemble = a_cluster()
+    ensemble.create(path)
+    ensemble.refused.add(path)
+    found = checked(ensemble)
+    assert ([each.values["path"] for each in found if each.code == "Z2K-1057"], exit_code(found)) == ([path], 2)
+
+
+def test_a_wrong_chroot_is_found_although_others_protect_their_znodes() -> None:
+    ensemble = FakeEnsemble()
+    ensemble.create("/a/secret")
+    ensemble.create("/kafka/cluster/id", b"1")
+    ensemble.refused |= {"/a", "/a/secret"}
+    (found,) = checked(ensemble)
+    assert "There is a cluster in /kafka." in found.text
+
+
+# --- brokers' files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", "com.example.Ranger"),
+        ("create.topic.policy.class.name", "com.example.Policy"),
+        ("alter.config.policy.class.name", "com.example.Policy"),
+        ("listener.name.internal.principal.builder.class", "com.example.Principals"),
+        ("zookeeper.connect", "zk:2181/another"),
+    ],
+)
+def test_a_brokers_file_is_judged_as_the_gate_would_judge_the_broker(key: str, value: str, tmp_path: Path) -> None:
+    for files in ((), (a_file(tmp_path),)):
+        _, found = check(a_cluster().session(), files, UNLIMITED, [("1", {key: value})])
+        assert [(each.code, each.values["broker"], each.values["key"]) for each in found] == [("Z2K-1050", "1", key)]
+
+
+def test_what_a_controllers_file_may_make_up_for_is_judged_once_one_is_given(tmp_path: Path) -> None:
+    settings = {"delegation.token.secret.key": "(hidden)", "zookeeper.set.acl": "true", "zookeeper.connect": "zk:2181"}
+    assert check(a_cluster().session(), (), UNLIMITED, [("1", settings)])[1] == []
+    _, found = check(a_cluster().session(), (a_file(tmp_path),), UNLIMITED, [("1", settings)])
+    assert sorted(str(each.values["key"]) for each in found) == ["delegation.token.secret.key", "zookeeper.set.acl"]
+
+
+def test_without_brokers_files_check_says_that_it_did_not_look_at_them(tmp_path: Path) -> None:
+    assert "the brokers' files (--brokers FILE)" in not_looked_at((), clients=True)
+    assert "the brokers' files (--brokers FILE)" not in not_looked_at((), clients=True, brokers=True)

@@ -231,6 +231,45 @@ def test_a_pause_stops_between_two_brokers_and_a_rollback_waits_for_the_one_unde
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "authorizer.class.name=com.example.Ranger",
+        "create.topic.policy.class.name=com.example.Policy",
+        "alter.config.policy.class.name=com.example.Policy",
+        "principal.builder.class=com.example.Principals",
+        "listener.name.plaintext.principal.builder.class=com.example.Principals",
+        "zookeeper.connect=zk:2181/another",
+        "zookeeper.set.acl=TRUE",
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "delegation.token.secret.key=hunter2",
+    ],
+)
+def test_what_the_takeover_gate_would_refuse_is_said_before_the_first_broker_is_stopped(
+    world: Joining, line: str
+) -> None:
+    """The last broker in the order has it, so that the others would have been restarted before."""
+    with world.hosts.file(1).open("a") as file:
+        file.write(f"{line}\n")
+
+    async def story() -> None:
+        await world.to_joining()
+        await world.turn(40)
+        assert "Z2K-1050" in world.waiting
+        assert line.partition("=")[0] in world.waiting
+        assert "hunter2" not in world.waiting
+        refused = await world.run_operation("ADVANCE", to=Phase.BROKERS_JOINING)
+        assert refused.state == "refused"
+        await world.turn(5)
+        assert world.acts == []
+        world.hosts.file(1).write_text(world.hosts.file(1).read_text().replace(line, ""))
+        await world.turn(40)
+        await world.advance()
+        await world.until(lambda: world.phase is Phase.READY)
+
+    asyncio.run(story())
+
+
 def test_without_an_inventory_file_brokers_join_by_hand_as_before(tmp_path: Path) -> None:
     world = Joining(tmp_path)
     (tmp_path / "fleets/orders.yaml").unlink()

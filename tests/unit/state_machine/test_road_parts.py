@@ -23,7 +23,7 @@ from migrator.model.values import ConfigKey, ConfigType
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
-from state_machine.road import roller
+from state_machine.road import backups, roller
 from state_machine.road.backups import take_backup
 from state_machine.road.disks import look_at_disks
 from state_machine.road.documents import FilesDocument
@@ -129,6 +129,42 @@ def test_a_backup_that_cannot_be_taken_is_named(tmp_path: Path) -> None:
     with pytest.raises(FindingError) as caught:
         take_backup(snapshot, fleet, blocked, "FINALIZING")
     assert caught.value.code == BACKUP_FAILED.code == "Z2K-4214"
+
+
+@pytest.mark.parametrize("fails_in", ["export", "copy of the files", "sums"])
+def test_a_backup_that_fails_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_in: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    session: Any = type("S", (), {"__enter__": lambda self: self, "__exit__": lambda self, *_: None})
+    monkeypatch.setattr(backups, "ZkSession", lambda connect: session())
+    monkeypatch.setattr(backups, "export", lambda session, file, limits: file.write_text("tree"))
+    broken = {"export": "export", "copy of the files": "_copy_files", "sums": "_summed_up"}[fails_in]
+    snapshot = World(tmp_path).snapshot
+    with monkeypatch.context() as patched:
+        patched.setattr(backups, broken, fails)
+        for _ in range(3):
+            with pytest.raises(FindingError, match=r"Z2K-4214.*No space left"):
+                take_backup(snapshot, Fleet(None, (), ""), tmp_path / "home", "SOAK")  # type: ignore[arg-type]
+            assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_a_backup_that_was_killed_is_removed_by_the_next_and_whole_ones_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session: Any = type("S", (), {"__enter__": lambda self: self, "__exit__": lambda self, *_: None})
+    monkeypatch.setattr(backups, "ZkSession", lambda connect: session())
+    monkeypatch.setattr(backups, "export", lambda session, file, limits: file.write_text("tree"))
+    home = tmp_path / "home"
+    for name, whole in (("SOAK-20260101T000000Z", False), ("SOAK-20260102T000000Z", True), ("by-hand", False)):
+        (home / name).mkdir(parents=True)
+        (home / name / ("SHA256SUMS" if whole else "zookeeper.json.gz")).write_text("x")
+    taken = take_backup(World(tmp_path).snapshot, Fleet(None, (), ""), home, "SOAK")  # type: ignore[arg-type]
+    assert sorted(each.name for each in home.iterdir()) == sorted(
+        [Path(taken.directory).name, "SOAK-20260102T000000Z", "by-hand"]
+    )
 
 
 def test_a_look_at_the_files_proves_the_guard_of_each_controller_and_brings_the_waivers(tmp_path: Path) -> None:

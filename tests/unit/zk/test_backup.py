@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import json
@@ -13,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.findings.finding import FindingError
-from migrator.zk.backup import BYTES_PER_MULTI, CREATES_PER_MULTI, export, restore, verify
+from migrator.zk import paths
+from migrator.zk.backup import BYTES_PER_MULTI, CREATES_PER_MULTI, export, foreign_roots, restore, verify
 from migrator.zk.multi import Create, Multi, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -71,15 +73,13 @@ names = st.text(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    paths=st.lists(
-        st.lists(names.filter(lambda name: name not in {".", "..", "zookeeper"}), min_size=1, max_size=4), max_size=8
-    ),
+    paths=st.lists(st.lists(names.filter(lambda name: name not in {".", ".."}), min_size=1, max_size=4), max_size=8),
     data=st.data(),
 )
 def test_any_tree_comes_back_as_it_was(paths: list[list[str]], data: st.DataObject, tmp_path: Path) -> None:
     source = FakeEnsemble()
     for parts in paths:
-        source.create("/" + "/".join(parts), data.draw(st.binary(max_size=40)))
+        source.create("/config/" + "/".join(parts), data.draw(st.binary(max_size=40)))
     export(source.session(), tmp_path / "tree.gz", UNLIMITED)
     target = FakeEnsemble()
     restore(target.session(), tmp_path / "tree.gz")
@@ -120,7 +120,7 @@ def test_an_export_that_broke_down_leaves_no_file_under_the_name(tmp_path: Path)
     assert file.read_bytes() == kept
     with pytest.raises(ConnectionError):
         export(BreaksDown(a_cluster(), 1), tmp_path / "other.gz", UNLIMITED)
-    assert not (tmp_path / "other.gz").exists()
+    assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 
 def test_a_chroot_that_does_not_exist_is_not_exported_as_an_empty_tree(tmp_path: Path) -> None:
@@ -228,10 +228,10 @@ def test_a_large_tree_goes_in_requests_that_a_server_takes(tmp_path: Path) -> No
     """A topic of some thousand partitions has a znode of a hundred KB; five hundred of them are no request."""
     source = FakeEnsemble()
     for number in range(40):
-        source.create(f"/wide/{number:02}", bytes(90_000))
+        source.create(f"/config/wide/{number:02}", bytes(90_000))
     for number in range(1_200):
-        source.create(f"/many/{number:04}", b"x")
-    source.create("/huge", bytes(900_000))
+        source.create(f"/brokers/many/{number:04}", b"x")
+    source.create("/admin/huge", bytes(900_000))
     file = tmp_path / "tree.gz"
     export(source.session(), file, UNLIMITED)
     target = FakeEnsemble()
@@ -239,3 +239,88 @@ def test_a_large_tree_goes_in_requests_that_a_server_takes(tmp_path: Path) -> No
     assert target.tree() == source.tree()
     assert max(len(multi) for multi in target.log) == CREATES_PER_MULTI
     assert {len(multi) for multi in target.log if multi.bytes > BYTES_PER_MULTI} == {1}
+
+
+# --- a chroot that is shared ------------------------------------------------------------------------------
+
+
+def shared(ensemble: FakeEnsemble, *znodes: str) -> FakeEnsemble:
+    for path in znodes:
+        ensemble.create(path, b"of others")
+    return ensemble
+
+
+FOREIGN = {
+    "one that is protected": "/other/tokens/keys",
+    "one whose name begins as Kafka's": "/brokers-of-another/ids",
+    "one whose name begins as an access list of Kafka's": "/kafka-acl-backup",
+    "another Kafka's chroot": "/kafka/brokers/ids/1",
+    "one at whose end ZooKeeper's own name stands": "/my/zookeeper",
+    "a name of Kafka's in capitals": "/Config/topics",
+}
+
+
+@pytest.mark.parametrize("path", FOREIGN.values(), ids=FOREIGN)
+def test_what_others_keep_in_the_chroot_is_neither_read_nor_exported(path: str, tmp_path: Path) -> None:
+    source = shared(a_cluster(), path)
+    source.refused |= {"/" + "/".join(path.split("/")[1:depth]) for depth in range(2, 5)}
+    export(source.session(), tmp_path / "tree.gz", UNLIMITED)
+    target = FakeEnsemble()
+    restore(target.session(), tmp_path / "tree.gz")
+    assert target.tree() == persistent(a_cluster())
+    assert foreign_roots(source.session()) == ("/" + path.split("/")[1],)
+
+
+def test_a_root_that_refuses_to_be_read_and_listed_is_no_obstacle(tmp_path: Path) -> None:
+    """Kafka asks for its own paths only, so that a root that is shared may be closed to it."""
+    source = a_cluster()
+    source.refused.add("/")
+    export(source.session(), tmp_path / "tree.gz", UNLIMITED)
+    target = FakeEnsemble()
+    restore(target.session(), tmp_path / "tree.gz")
+    assert target.tree() == persistent(source)
+    assert foreign_roots(source.session()) == ()
+
+
+@pytest.mark.parametrize("path", ["/config", "/config/users", "/brokers/topics/topic-0", "/consumers"])
+def test_a_znode_of_kafkas_that_refuses_to_be_read_is_named_and_leaves_no_file(path: str, tmp_path: Path) -> None:
+    source = a_cluster()
+    if path not in source.nodes:
+        source.create(path)
+    source.refused.add(path)
+    with pytest.raises(FindingError) as raised:
+        export(source.session(), tmp_path / "tree.gz", UNLIMITED)
+    assert (raised.value.code, raised.value.occurrence.values["path"]) == ("Z2K-2004", path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_root_of_kafkas_is_exported(tmp_path: Path) -> None:
+    source = FakeEnsemble()
+    for root in paths.ROOTS:
+        source.create(f"{root}/below", root.encode())
+    export(source.session(), tmp_path / "tree.gz", UNLIMITED)
+    target = FakeEnsemble()
+    restore(target.session(), tmp_path / "tree.gz")
+    assert target.tree() == source.tree()
+    assert foreign_roots(source.session()) == ()
+
+
+def an_earlier_export(directory: Path, source: FakeEnsemble) -> Path:
+    """As earlier releases made it: with all that is in the chroot."""
+    entries = [
+        {"path": path, "data": base64.b64encode(node.data).decode(), "version": node.version, "ephemeral": False}
+        for path, node in sorted(source.nodes.items())
+        if not node.owner and not path.startswith("/zookeeper")
+    ]
+    lines = [json.dumps(each).encode() + b"\n" for each in ({"format": 1}, *entries)]
+    end = {"end": True, "znodes": len(entries), "sha256": hashlib.sha256(b"".join(lines)).hexdigest()}
+    return rewritten(directory / "earlier.gz", *lines, json.dumps(end).encode() + b"\n")
+
+
+def test_an_export_of_an_earlier_release_is_restored_without_what_is_not_kafkas(tmp_path: Path) -> None:
+    file = an_earlier_export(tmp_path, shared(a_cluster(), "/hbase/master", "/solr"))
+    target = FakeEnsemble()
+    info = restore(target.session(), file)
+    assert target.tree() == persistent(a_cluster())
+    assert (info.foreign, info.first) == (3, "/hbase")
+    assert verify(file) == info
