@@ -87,11 +87,6 @@ def presence(node: int) -> str:
     return f"{CLUSTER}/{PRESENCE_PREFIX}{node}"
 
 
-def chroot_of(connect: str) -> str:
-    """The chroot of a connect string, "" for none: all servers of one string share it."""
-    return f"/{connect.partition('/')[2]}".rstrip("/")
-
-
 def problem_of(path: str) -> str | None:
     """Why ZooKeeper takes no such path, None when it does.
 

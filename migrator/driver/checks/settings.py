@@ -21,6 +21,7 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.preflight import BROKER_SETTING_FOR_LATER, BROKER_SETTING_FORBIDS, LEVEL_WITHOUT_TOKENS
 from migrator.model import levels
 from migrator.zk import paths
+from migrator.zk.connect import chroot_of
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
@@ -94,7 +95,7 @@ def broker_findings(broker: int, settings: Mapping[str, str], ours: ControllerFi
 
 def _forbidding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Iterator[tuple[str, str]]:
     connect = settings.get("zookeeper.connect")
-    if connect is not None and paths.chroot_of(connect) != ours.chroot:
+    if connect is not None and chroot_of(connect) != ours.chroot:
         yield "zookeeper.connect", f"the controllers use the chroot {ours.chroot or '/'}"
     if settings.get("zookeeper.set.acl") == "true" and not ours.set_acl:
         yield "zookeeper.set.acl", f"the broker creates znodes with access lists, and {ours.file} does not set the same"

@@ -31,6 +31,7 @@ from migrator.node.zookeeper.request_limits import ServerLimit
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper.zookeeper_clients import foreign_sessions
 from migrator.zk import paths
+from migrator.zk.connect import chroot_of
 from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
@@ -65,7 +66,7 @@ def check(
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
         found.append(no_cluster(session))
     found += [*_claim_findings(tree), *faults]
-    found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
+    found += _controller_findings(tree, configs, chroot_of(session.connect))
     found += _size_findings(tree)
     found += _limit_findings(session.connect, configs, ask) if ask else ()
     found += foreign_sessions(session) if clients else ()
@@ -186,7 +187,7 @@ def _file_findings(tree: Tree, config: NodeConfig, chroot: str) -> Iterator[Occu
     if not config.migration_enabled:
         reason = "zookeeper.metadata.migration.enable is not true"
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
-    if paths.chroot_of(config.zookeeper_connect or "") != chroot:
+    if chroot_of(config.zookeeper_connect or "") != chroot:
         reason = f"zookeeper.connect is {config.zookeeper_connect}, the cluster that is checked is in {chroot or '/'}"
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
     for broker, znode in sorted(tree.brokers.items()):
