@@ -52,6 +52,7 @@ from migrator.node.transport.security import (
     ListenerSecurity,
     read_remote_control,
     read_security,
+    require_mechanism_between_brokers,
 )
 from migrator.raft.roles import QuorumSettings
 from migrator.wire.frames import FRAME_BYTES_MAX
@@ -438,6 +439,7 @@ class _Parser:
         self, listening: ControllerListeners, *, to_brokers: bool, to_voters: bool
     ) -> dict[str, ListenerSecurity]:
         """Of each listener that is not PLAINTEXT. to_brokers, to_voters: whom this node asks on its own account."""
+        require_mechanism_between_brokers(self._file, self._given, *listening.inter_broker, self._provided)
         protocols = {name: listening.protocols[name] for name in listening.names}
         asks_by = {listening.names[0]: BETWEEN_VOTERS} if to_voters else {}
         if to_brokers:
