@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from migrator.findings.finding import words_of
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
-from migrator.zk.connect import places_of
+from migrator.model.connect_string import places_of
 
 WITHIN_S: Final = 2.0
 """For all of them together: they are tried at the same time."""

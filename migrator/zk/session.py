@@ -40,8 +40,8 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Pe
 from migrator.findings.finding import words_of
 from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
+from migrator.model.connect_string import places_of, plain_form
 from migrator.zk.bulk_read import Znode
-from migrator.zk.connect import places_of, plain_form
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
 from migrator.zk.kerberos import Tickets, refuse_unusable
 from migrator.zk.login import OPEN, DigestLogin, KerberosLogin, ZkLogin, is_sensitive, login_in, login_place

@@ -19,9 +19,9 @@ from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from migrator.findings.service import GATES_NOT_PAUSED
+from migrator.model.connect_string import chroot_of, place_of, servers_of
 from migrator.node.config.properties import NodeConfig, read_config
 from migrator.node.log.storage import RetiredMark, read_meta_properties
-from migrator.zk.connect import chroot_of, place_of, servers_of
 
 
 class ControllerEntry(msgspec.Struct, frozen=True):

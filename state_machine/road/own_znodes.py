@@ -19,9 +19,9 @@ import msgspec
 import structlog
 
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
-from migrator.zk.connect import chroot_of
 from migrator.zk.session import ZkSession
 from state_machine.policy.phases import Phase
 from state_machine.road.documents import ZNODES, ZnodeList, ZnodeRow, ZnodesDocument, document

@@ -27,8 +27,8 @@ from migrator.findings.road import (
 )
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.roll import RollStep
+from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
-from migrator.zk.connect import chroot_of
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase

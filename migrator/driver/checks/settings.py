@@ -20,8 +20,8 @@ from migrator.findings.content import ACLS_UNHEEDED, AUTHORIZER_ABSENT, TOKENS_W
 from migrator.findings.finding import Occurrence
 from migrator.findings.preflight import BROKER_SETTING_FOR_LATER, BROKER_SETTING_FORBIDS, LEVEL_WITHOUT_TOKENS
 from migrator.model import levels
+from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
-from migrator.zk.connect import chroot_of
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"

@@ -28,6 +28,7 @@ from migrator.driver.checks.waivers import PartitionWaiver, parse_waiver
 from migrator.driver.divergence import BLOCK, POLICIES, DivergenceLimits
 from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
+from migrator.model.connect_string import chroot_of
 from migrator.model.listeners import (
     CONTROLLER_NAMES,
     JAVA_BLANKS,
@@ -56,7 +57,6 @@ from migrator.node.transport.security import (
 )
 from migrator.raft.roles import QuorumSettings
 from migrator.wire.frames import FRAME_BYTES_MAX
-from migrator.zk.connect import chroot_of
 from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
 from migrator.zk.passwords import EncoderSettings
 from migrator.zk.tls_settings import ZkTls, tls_settings

@@ -24,6 +24,7 @@ from migrator.findings.content import (
 from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
 from migrator.findings.finding import FindingError, Occurrence, Severity
 from migrator.findings.preflight import EXAMPLE_DIRECTORY
+from migrator.model.connect_string import chroot_of
 from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.log.storage import read_meta_properties
@@ -31,7 +32,6 @@ from migrator.node.zookeeper.request_limits import ServerLimit
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper.zookeeper_clients import foreign_sessions
 from migrator.zk import paths
-from migrator.zk.connect import chroot_of
 from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession

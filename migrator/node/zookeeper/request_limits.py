@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from migrator.findings.finding import words_of
-from migrator.zk.connect import place_of, servers_of
+from migrator.model.connect_string import place_of, servers_of
 from migrator.zk.tls_sockets import ZkSockets, fault_of
 
 CONNECT_S: Final = 2.0

@@ -17,8 +17,8 @@ from typing import Final
 
 from migrator.findings.content import FOREIGN_SESSIONS, SESSIONS_NOT_READ
 from migrator.findings.finding import Occurrence, words_of
+from migrator.model.connect_string import place_of, servers_of
 from migrator.zk import paths
-from migrator.zk.connect import place_of, servers_of
 from migrator.zk.session import ZkSession
 from migrator.zk.tls_sockets import ZkSockets, fault_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
+from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
-from migrator.zk.connect import chroot_of
 from migrator.zk.multi import Create, Delete, Multi, Operation
 from state_machine.acts import Acts
 from state_machine.policy.phases import Phase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.zk.connect import chroot_of, places_of, plain_form, servers_of
+from migrator.model.connect_string import chroot_of, places_of, plain_form, servers_of
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from migrator.model.listeners import JAVA_BLANKS
+
 DEFAULT_PORT: Final = 2181
-_BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What Java's `trim` takes off."""
 _IN_BRACKETS: Final = re.compile(r"\[(.*)\](?::([0-9]*))?")
 
 
 def servers_of(connect: str) -> tuple[str, ...]:
     """The servers in their order, each as it is written."""
-    return tuple(server for each in connect.partition("/")[0].split(",") if (server := each.strip(_BLANKS)))
+    return tuple(server for each in connect.partition("/")[0].split(",") if (server := each.strip(JAVA_BLANKS)))
 
 
 def chroot_of(connect: str) -> str:
     """The chroot of a connect string, "" for none."""
-    return f"/{connect.strip(_BLANKS).partition('/')[2]}".rstrip("/")
+    return f"/{connect.strip(JAVA_BLANKS).partition('/')[2]}".rstrip("/")
 
 
 def place_of(server: str) -> tuple[str, int]:
