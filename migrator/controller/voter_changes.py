@@ -79,7 +79,7 @@ def _odd_shape(request: VoterChange, standing: QuorumStanding) -> str | None:
         return f"{act} voter request didn't include a valid voter"
     if isinstance(request, RemoveRaftVoterRequest):
         return None
-    if standing.listener not in [each.name for each in request.listeners]:
+    if standing.listener not in [each.name.upper() for each in request.listeners]:  # as stock reads these
         return f"Add voter request didn't include the endpoint for the default listener {standing.listener}"
     if isinstance(request, UpdateRaftVoterRequest):
         range_ = request.kraft_version_feature

@@ -19,6 +19,7 @@ from migrator.findings.fleet import IMPORT_INCOMPLETE, INVENTORY_UNREADABLE
 from migrator.fleet.properties_file import Document, names_in
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
 from migrator.fleet.takeover_settings import forbidding_findings
+from migrator.model.connect_string import chroot_of, servers_of
 
 BROKER_GROUPS: Final = ("kafka_broker", "kafka_brokers", "kafka", "brokers", "broker")
 CONTROLLER_GROUPS: Final = ("kafka_controller", "kafka_controllers", "kraft_controller", "controllers", "controller")
@@ -136,16 +137,21 @@ def _merge(nodes: list[dict[str, Any]], node: dict[str, Any]) -> None:
 def _cluster(name: str, said: Mapping[str, str], brokers: list[dict[str, Any]]) -> dict[str, Any]:
     quorum: dict[str, Any] = {"voters": said.get("controller.quorum.voters", "")}
     if listener := names_in(said.get("controller.listener.names")):
-        quorum["listener"] = listener[0]
+        quorum["listener"] = listener[0].upper()
     if version := said.get("inter.broker.protocol.version"):
         quorum["metadata_version"] = version
     servers = [node["_address"] for node in brokers if "_address" in node]
     return {
         "name": name,
-        "zookeeper": said.get("zookeeper.connect", ""),
+        "zookeeper": _without_spaces(said.get("zookeeper.connect", "")),
         "bootstrap_servers": ",".join(servers),
         "quorum": quorum,
     }
+
+
+def _without_spaces(connect: str) -> str:
+    """As the inventory takes a connect string; ZooKeeper's client passes over spaces and empty servers."""
+    return ",".join(servers_of(connect)) + chroot_of(connect)
 
 
 def _in_order(node: dict[str, Any]) -> dict[str, Any]:

@@ -23,11 +23,19 @@ from migrator.fleet.properties_file import Document, has_placeholder, joined, na
 from migrator.fleet.takeover_settings import forbidding_findings, not_judged
 from migrator.model.broker_settings import NOT_KNOWN, chroot_of
 from migrator.model.levels import LEVELS
+from migrator.model.listeners import (
+    DEFAULT_MAP,
+    BadListeners,
+    inter_broker_listener,
+    mapped_names,
+    normalised,
+    protocols_of,
+)
+from migrator.model.values import SecurityProtocol
 
 FLAG: Final = "zookeeper.metadata.migration.enable"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
-DEFAULT_MAP: Final = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"
 
 
@@ -324,7 +332,7 @@ def _filled(value: str, wanted: Wanted) -> str:
     """ "" when a field that it names is empty."""
     fields = {
         "voters": wanted.voters,
-        "controller_listener": wanted.controller_listener,
+        "controller_listener": wanted.controller_listener.upper(),
         "sasl_mechanism": wanted.sasl_mechanism,
         "zookeeper": wanted.zookeeper,
         "metadata_version": wanted.metadata_version,
@@ -342,8 +350,8 @@ def _extended(rule: RenderRule, document: Document, wanted: Wanted) -> Document:
         more = [name for name in wanted.super_users if name not in names]
         return document.with_values({rule.key: joined((*names, *more), ";")}) if more else document
     entries = names_in(present or DEFAULT_MAP)
-    named = {entry.partition(":")[0] for entry in entries}
-    listeners = [wanted.controller_listener] if wanted.controller_listener else []
+    named = mapped_names(present or DEFAULT_MAP)
+    listeners = [normalised(wanted.controller_listener)] if wanted.controller_listener else []
     more = [f"{name}:{wanted.controller_protocol}" for name in listeners if name not in named]
     return document.with_values({rule.key: joined((*entries, *more))}) if more else document
 
@@ -407,7 +415,7 @@ def _check_broker(
     yield from _missing(RULES["broker", kind], document, kind)
     yield from _check_identity(present, document, wanted, refused)
     controllers = names_in(document.value("controller.listener.names"))
-    listeners = {entry.partition("://")[0] for entry in names_in(document.value("listeners"))}
+    listeners = {entry.partition("://")[0].upper() for entry in names_in(document.value("listeners"))}
     if kind is FileKind.KRAFT and (both := listeners & set(controllers)):
         yield refused("listeners", f"{joined(sorted(both))} is a listener of controllers")
     ibp = document.value("inter.broker.protocol.version")
@@ -443,14 +451,13 @@ def _check_controller(
 
 def _check_mechanism(document: Document, refused: Callable[[str, str], Occurrence]) -> Iterator[Occurrence]:
     """Stock ends at its start where the mechanism between brokers is not enabled, on a controller as well."""
-    listener = document.value("inter.broker.listener.name") or document.value("security.inter.broker.protocol") or ""
-    protocols = {
-        name: protocol
-        for name, _, protocol in (
-            entry.partition(":") for entry in names_in(document.value("listener.security.protocol.map") or DEFAULT_MAP)
-        )
-    }
-    if not protocols.get(listener, "").startswith("SASL_"):
+    try:
+        listener, protocol = inter_broker_listener(document.values, protocols_of(document.values))
+    except BadListeners as error:
+        if not has_placeholder(document.value(error.key) or ""):
+            yield refused(error.key, error.reason)
+        return
+    if protocol not in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
         return
     key = f"listener.name.{listener.lower()}.sasl.enabled.mechanisms"
     enabled = names_in(document.value(key) or document.value("sasl.enabled.mechanisms") or "GSSAPI")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.model import levels
+from migrator.model.connect_string import chroot_of
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
@@ -50,11 +51,6 @@ class ControllerFileSettings:
 
 
 NOT_KNOWN: Final = ControllerFileSettings(chroot=None, authorizer=None, token_key=None, set_acl=None, level=None)
-
-
-def chroot_of(connect: str) -> str:
-    """The chroot of a connect string, "" for none: all servers of one string share it."""
-    return f"/{connect.partition('/')[2]}".rstrip("/")
 
 
 def listener_principals(listener: str) -> str:

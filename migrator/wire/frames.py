@@ -52,6 +52,8 @@ CLIENT_ID_BYTES_MAX: Final = 0x7FFF
 
 _START: Final = struct.Struct(">hhi")  # key, version, correlation id
 _LENGTH: Final = struct.Struct(">i")
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+"""How a record of a TLS client begins: handshake, major version 3 (RFC 8446, section 5.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,11 @@ def read_frame_length(prefix: bytes, bytes_max: int = FRAME_BYTES_MAX) -> int:
         raise _malformed("The frame", 0, "its length has four bytes")
     (length,) = _LENGTH.unpack(prefix)
     if not 0 <= length <= bytes_max:
-        raise _malformed("The frame", 0, f"its length is {length}, but 0 to {bytes_max} are possible")
+        hello = ", and these bytes begin a TLS handshake: the peer speaks TLS, and this port does not"
+        is_tls = prefix.startswith(_TLS_HANDSHAKE)
+        raise _malformed(
+            "The frame", 0, f"its length is {length}, but 0 to {bytes_max} are possible{hello if is_tls else ''}"
+        )
     return int(length)
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from migrator.model.broker_settings import chroot_of as chroot_of
-
 CLUSTER: Final = "/cluster"
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"

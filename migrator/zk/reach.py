@@ -14,10 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from kazoo.hosts import collect_hosts
-
 from migrator.findings.finding import words_of
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
+from migrator.model.connect_string import places_of
 
 WITHIN_S: Final = 2.0
 """For all of them together: they are tried at the same time."""
@@ -28,7 +27,7 @@ Server: TypeAlias = tuple[str, int]
 def reach(connect: str, within_s: float = WITHIN_S) -> None:
     """Raises Z2K-2001, with each address and why it cannot be used, when none of them accepts."""
     try:
-        servers = sorted(set(collect_hosts(connect)[0]))
+        servers = sorted(set(places_of(connect)))
     except ValueError as error:
         reason = f"it is not HOST:PORT[,HOST:PORT][/chroot] ({error})"
         raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason=reason) from error

@@ -35,12 +35,12 @@ from kazoo.exceptions import (
     WriterNotClosedException,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.hosts import collect_hosts
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
 from migrator.findings.finding import words_of
 from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
+from migrator.model.connect_string import places_of, plain_form
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
 from migrator.zk.kerberos import Tickets, refuse_unusable
@@ -137,7 +137,7 @@ class ZkSession:
         self._set_acl = set_acl
         try:
             self._client = KazooClient(
-                hosts=connect,
+                hosts=plain_form(connect),
                 timeout=session_timeout_ms / 1000,
                 handler=None if self.sockets.context is None else SocketHandler(self.sockets),
                 use_ssl=self.sockets.context is not None,
@@ -179,7 +179,7 @@ class ZkSession:
     def _why(self) -> str:
         """What is known of the servers' trouble, also that they want TLS; empty when nothing is."""
         if self.sockets.context is None:
-            secured = speaking_tls(sorted(set(collect_hosts(self.connect)[0])))
+            secured = speaking_tls(sorted(set(places_of(self.connect))))
             wanted = f"{', '.join(secured)}: this port speaks TLS, and this session does not"
             return f" ({wanted}: set zookeeper.ssl.*, or KAFKA_OPTS)" if secured else ""
         faults = str(self.sockets.faults)

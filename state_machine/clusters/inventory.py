@@ -19,9 +19,9 @@ from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from migrator.findings.service import GATES_NOT_PAUSED
+from migrator.model.connect_string import chroot_of, place_of, servers_of
 from migrator.node.config.properties import NodeConfig, read_config
 from migrator.node.log.storage import RetiredMark, read_meta_properties
-from migrator.zk import paths
 
 
 class ControllerEntry(msgspec.Struct, frozen=True):
@@ -115,5 +115,5 @@ def _contradiction(inventory: ClusterInventory, entry: ControllerEntry, config: 
 
 def _same_ensemble(left: str, right: str) -> bool:
     """The same chroot, and at least one server in common (each side may name only some of them)."""
-    servers = (set(each.partition("/")[0].split(",")) for each in (left, right))
-    return paths.chroot_of(left) == paths.chroot_of(right) and bool(set.intersection(*servers))
+    servers = (set(map(place_of, servers_of(each))) for each in (left, right))
+    return chroot_of(left) == chroot_of(right) and bool(set.intersection(*servers))

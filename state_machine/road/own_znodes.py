@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.session import ZkSession
@@ -56,7 +57,7 @@ def read_znodes(connect: str, known: Iterable[str] = ()) -> tuple[ZnodeRow, ...]
     """
     with closing(ZkSession(connect).start(CONNECT_S)) as session:
         session.sync()
-        return znodes_of(session, paths.chroot_of(connect), known)
+        return znodes_of(session, chroot_of(connect), known)
 
 
 def znodes_of(session: ZkSession, chroot: str, known: Iterable[str] = ()) -> tuple[ZnodeRow, ...]:
@@ -129,7 +130,7 @@ class OwnZnodes:
             return False
         if self._clock() - snapshot.migration.since > NOT_OVER_S:
             return False
-        return kept.after is None or not nothing_is_left(kept.after, paths.chroot_of(snapshot.inventory.zookeeper))
+        return kept.after is None or not nothing_is_left(kept.after, chroot_of(snapshot.inventory.zookeeper))
 
     async def _list(self, snapshot: Snapshot, known: tuple[str, ...]) -> ZnodeList:
         at, phase = self._clock(), snapshot.phase.value

@@ -27,6 +27,7 @@ from migrator.findings.road import (
 )
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.roll import RollStep
+from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
@@ -202,7 +203,7 @@ class RoadActs:
         if levels is not None and levels.raised:
             raise_ = f"nothing: {levels.raised}"
         connect = snapshot.inventory.zookeeper
-        chroot, end = paths.chroot_of(connect), await self._keep_end(snapshot)
+        chroot, end = chroot_of(connect), await self._keep_end(snapshot)
         left = [chroot + path for path in (paths.CONTROLLER, paths.MIGRATION, paths.FINALIZE_INTENT)]
         stands = f"{left[0]}, {left[1]} and {left[2]} stay in ZooKeeper"
         reachable = end is not None and end.reachable

@@ -1,4 +1,7 @@
-"""Brokers whose every listener wants TLS and a login, with an authorizer and a control plane: there and back."""
+"""Brokers whose every listener wants TLS and a login, with an authorizer and a control plane: there and back.
+
+And listeners that every file names in small letters.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
 from tests.e2e.support import wait_for
-from tests.e2e.whole_way import there_and_back, topic_made, waiting
+from tests.e2e.whole_way import start, there_and_back, topic_made, waiting
 from tests.support.certificates import Authority
 
 pytestmark = pytest.mark.lab
@@ -153,3 +156,24 @@ def test_there_and_back_with_sasl_ssl_an_authorizer_and_a_control_plane(laborato
     leader = there_and_back(cluster, ours, tmp_path / "mark", permitted(cluster, authority))
     text = leader.process.log.read_text(errors="replace") + str(leader.status())
     assert not [user for user in USERS if password(user) in text]
+
+
+def test_brokers_and_controllers_whose_files_name_the_listener_in_small_letters_reach_dual_write(
+    laboratory: Laboratory,
+) -> None:
+    """As met in the field: /brokers/ids says INTERNAL, every file says internal."""
+    names: dict[str, Value] = {
+        "listener.security.protocol.map": "internal : plaintext, CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "internal",
+    }
+    cluster = LabCluster(laboratory, brokers=2, extra=names)
+    for broker in cluster.brokers:
+        listeners = f"internal://{HOST}:{broker.spec.port}"
+        own: dict[str, Value] = {"listeners": listeners, "advertised.listeners": listeners}
+        broker.spec = replace(broker.spec, extra={**broker.spec.extra, **own})
+    ours = waiting(cluster, extra=names)
+    start(ours)
+    ours[0].wait_dual_write()
+    topic_made(cluster, "after")
+    registered = {listener for each in ours[0].status()["brokers"] for listener in each["listeners"]}
+    assert registered == {f"INTERNAL://{HOST}:{broker.spec.port}" for broker in cluster.brokers}

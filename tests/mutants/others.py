@@ -13,6 +13,20 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "migrator/model/listeners.py",
+        '    if PROTOCOL_MAP in given or not given.get("process.roles"):\n',
+        '    if not given.get("process.roles"):\n',
+        "a controller listener that the map lacks is open, without a login",
+        ("tests/unit/node/test_listener_names.py",),
+    ),
+    Fault(
+        "migrator/model/listeners.py",
+        "    return name.upper()\n",
+        "    return name\n",
+        "a protocol that the file gives a listener in another case is not its protocol",
+        ("tests/unit/node/test_listener_names.py",),
+    ),
+    Fault(
         CONTROLLER + "brokers.py",
         "    if broker is None or broker.epoch != request.broker_epoch:\n"
         "        return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))\n"

@@ -29,6 +29,17 @@ from migrator.driver.window import TAKEOVER_MAX_MS
 from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
 from migrator.model.broker_settings import ControllerFileSettings
+from migrator.model.connect_string import chroot_of
+from migrator.model.listeners import (
+    CONTROLLER_NAMES,
+    JAVA_BLANKS,
+    LISTENERS,
+    PORT_MAX,
+    BadListeners,
+    ControllerListeners,
+    controller_listeners,
+    controller_names,
+)
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config.encoder_config import read_encoder
 from migrator.node.config.helpers import helped
@@ -43,10 +54,10 @@ from migrator.node.transport.security import (
     ListenerSecurity,
     read_remote_control,
     read_security,
+    require_mechanism_between_brokers,
 )
 from migrator.raft.roles import QuorumSettings
 from migrator.wire.frames import FRAME_BYTES_MAX
-from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
 from migrator.zk.passwords import EncoderSettings
 from migrator.zk.tls_settings import ZkTls, tls_settings
@@ -56,7 +67,6 @@ NO_LIMIT: Final = 2**62
 
 NODE_ID_MAX: Final = 2**31 - 1
 REQUEST_BYTES_MAX: Final = 2**31 - 1
-PORT_MAX: Final = 65_535
 WAIVE: Final = "zk2kraft.waive"
 DELAY_MS_MAX: Final = 2**31 - 1
 """As Kafka's type of the key."""
@@ -171,7 +181,7 @@ def controller_settings(config: NodeConfig) -> ControllerFileSettings:
     """The part of it that brokers' settings are compared with."""
     return ControllerFileSettings(
         file=config.file,
-        chroot=paths.chroot_of(config.zookeeper_connect or ""),
+        chroot=chroot_of(config.zookeeper_connect or ""),
         authorizer=config.authorizer is not None,
         token_key=config.tokens is not None,
         set_acl=config.zookeeper_set_acl,
@@ -204,7 +214,7 @@ def parse_config(
     except ValueError as error:  # an escape that Java does not read either
         raise CONFIG_UNREADABLE.error(file=file, reason=words_of(error)) from error
     resolved = resolve(file, written, environment, foreign)
-    given = {key: value.strip() for key, value in resolved.values.items()}
+    given = {key: value.strip(JAVA_BLANKS) for key, value in resolved.values.items()}
     return _Parser(file, given, resolved.provided, environment).config()
 
 
@@ -226,14 +236,8 @@ class _Parser:
 
     def config(self) -> NodeConfig:
         self._refuse_what_cannot_be_honoured()
-        controller_names = self._names("controller.listener.names")
-        protocols = self._protocol_map(controller_names)
-        listeners = self._listeners("listeners", protocols)
-        others = [listener.name for listener in listeners if listener.name not in controller_names]
-        if others:
-            self._refuse("listeners", f"{', '.join(others)} is not in controller.listener.names")
-        advertised = self._listeners("advertised.listeners", protocols) if "advertised.listeners" in self._given else ()
-        inter_broker, protocol = self._inter_broker(protocols)
+        listening = self._listening()
+        inter_broker, protocol = listening.inter_broker
         metadata_log_dir, log_dirs = self._directories()
         node_id = self._int("node.id", None, at_most=NODE_ID_MAX)
         voters = self._voters()
@@ -242,17 +246,14 @@ class _Parser:
         migration = self._bool("zookeeper.metadata.migration.enable", False)
         if migration and not self._given.get("zookeeper.connect"):
             raise CONFIG_MISSING.error(file=self._file, key="zookeeper.connect", reason="migration is enabled")
-        asks_by = {inter_broker: TO_BROKERS} if migration else {}
-        if len(voters) > 1:
-            asks_by[controller_names[0]] = BETWEEN_VOTERS
-        security = self._security(controller_names, asks_by, protocols)
+        security = self._security(listening, to_brokers=migration, to_voters=len(voters) > 1)
         session = self._int("zookeeper.session.timeout.ms", 18_000, at_least=100)
         return NodeConfig(
             file=self._file,
             node_id=node_id,
             voters=voters,
-            listeners=listeners,
-            advertised=advertised or listeners,
+            listeners=listening.listeners,
+            advertised=listening.advertised,
             metadata_log_dir=metadata_log_dir,
             log_dirs=log_dirs,
             zookeeper_connect=self._given.get("zookeeper.connect"),
@@ -262,7 +263,7 @@ class _Parser:
             inter_broker_listener=inter_broker,
             inter_broker_protocol=protocol,
             security=security,
-            controller_listener=controller_names[0],
+            controller_listener=listening.names[0],
             zookeeper_session_timeout_ms=session,
             zookeeper_connection_timeout_ms=self._int("zookeeper.connection.timeout.ms", session, at_least=100),
             append_linger_ms=self._int("controller.quorum.append.linger.ms", 25),
@@ -281,7 +282,7 @@ class _Parser:
             connections_max=self._int("max.connections", 2**31 - 1, at_least=1, at_most=2**31 - 1),
             connections_idle_ms=self._idle_ms(),
             quorum=self._quorum_settings(),
-            authorizer=self._authorizer({listener.protocol for listener in listeners}),
+            authorizer=self._authorizer({listener.protocol for listener in listening.listeners}),
             tokens=self._tokens(),
             token_check_interval_ms=self._int("delegation.token.expiry.check.interval.ms", 3_600_000, at_least=1),
             passwords=read_encoder(self._given, self._int, self._refuse),
@@ -369,8 +370,6 @@ class _Parser:
         for key in ("alter.config.policy.class.name", "create.topic.policy.class.name"):
             if self._given.get(key):
                 self._refuse(key, "policy classes are Java and are not run here")
-        if self._given.get("control.plane.listener.name"):
-            self._refuse("control.plane.listener.name", "KRaft controllers have none (as stock)")
 
     def _refuse(self, key: str, reason: str) -> NoReturn:
         """What came from a provider is shown neither as the value nor as a part of the reason."""
@@ -423,24 +422,33 @@ class _Parser:
             self._refuse(key, f"it is not one of {', '.join(choices)}")
         return value
 
-    def _protocol_map(self, controller_names: list[str]) -> dict[str, SecurityProtocol]:
-        """Listener name to protocol. A controller listener without an entry is PLAINTEXT, as in stock KRaft."""
-        if not controller_names:
-            raise CONFIG_MISSING.error(file=self._file, key="controller.listener.names", reason="it names the quorum")
-        known = {name: SecurityProtocol[name] for name in SecurityProtocol.__members__}
-        for entry in self._names("listener.security.protocol.map"):
-            name, _, protocol = entry.partition(":")
-            if protocol not in SecurityProtocol.__members__:
-                self._refuse("listener.security.protocol.map", f"{protocol!r} is not a security protocol")
-            known[name] = SecurityProtocol[protocol]
-        for name in controller_names:
-            known.setdefault(name, SecurityProtocol.PLAINTEXT)
-        return known
+    def _listening(self) -> ControllerListeners:
+        names = controller_names(self._given)
+        if not names:
+            raise CONFIG_MISSING.error(file=self._file, key=CONTROLLER_NAMES, reason="it names the quorum")
+        is_default = LISTENERS not in self._given and SecurityProtocol.PLAINTEXT.name in names
+        if not self._given.get(LISTENERS) and not is_default:
+            raise CONFIG_MISSING.error(file=self._file, key=LISTENERS, reason="a controller has to listen")
+        try:
+            return controller_listeners(self._given)
+        except BadListeners as error:
+            self._refuse(error.key, error.reason)
 
     def _security(
-        self, accepts: list[str], asks_by: Mapping[str, str], protocols: Mapping[str, SecurityProtocol]
+        self, listening: ControllerListeners, *, to_brokers: bool, to_voters: bool
     ) -> dict[str, ListenerSecurity]:
-        """Of each listener that is not PLAINTEXT; asks_by: on which this node asks, with the key of its mechanism."""
+        """Of each listener that is not PLAINTEXT. to_brokers, to_voters: whom this node asks on its own account."""
+        require_mechanism_between_brokers(self._file, self._given, *listening.inter_broker, self._provided)
+        protocols = {name: listening.protocols[name] for name in listening.names}
+        asks_by = {listening.names[0]: BETWEEN_VOTERS} if to_voters else {}
+        if to_brokers:
+            name, protocol = listening.inter_broker
+            if protocols.setdefault(name, protocol) is not protocol:
+                reason = (
+                    f"brokers are told things on {name} with {protocol.name}, and {name} is a listener of this node"
+                )
+                self._refuse("listener.security.protocol.map", f"{reason} by {protocols[name].name}")
+            asks_by = {name: TO_BROKERS, **asks_by}
         delay_key = "connection.failed.authentication.delay.ms"
         failure_delay_ms = self._int(delay_key, FAILURE_DELAY_MS, at_most=DELAY_MS_MAX)
         return {
@@ -448,14 +456,14 @@ class _Parser:
                 self._file,
                 self._given,
                 name,
-                protocols[name],
-                accepts=name in accepts,
+                protocol,
+                accepts=name in listening.names,
                 asks_by=asks_by.get(name),
                 failure_delay_ms=failure_delay_ms,
                 hidden=self._provided,
             )
-            for name in dict.fromkeys([*accepts, *asks_by])
-            if protocols[name] is not SecurityProtocol.PLAINTEXT
+            for name, protocol in protocols.items()
+            if protocol is not SecurityProtocol.PLAINTEXT
         }
 
     def _control_address(self) -> str:
@@ -499,29 +507,6 @@ class _Parser:
         if self._given.get(key) == "":
             self._refuse(key, "it names no directory")
         return Path(self._given[key]) if key in self._given else None
-
-    def _listeners(self, key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
-        found = []
-        for entry in self._names(key):
-            match = re.fullmatch(r"([A-Za-z0-9_.-]+)://(.*):([0-9]{1,5})", entry)
-            if match is None or match[1] not in protocols or int(match[3]) > PORT_MAX:
-                self._refuse(key, f"{entry!r} is not NAME://host:port with a known name")
-            else:
-                found.append(Listener(match[1], match[2].strip("[]"), int(match[3]), protocols[match[1]]))
-        if not found:
-            raise CONFIG_MISSING.error(file=self._file, key=key, reason="a controller has to listen")
-        if len({listener.name for listener in found}) != len(found):
-            self._refuse(key, "a listener occurs twice")
-        return tuple(found)
-
-    def _inter_broker(self, protocols: Mapping[str, SecurityProtocol]) -> tuple[str, SecurityProtocol]:
-        """The listener on which brokers are told things; by name, or by protocol, or PLAINTEXT."""
-        name = self._given.get("inter.broker.listener.name") or self._given.get(
-            "security.inter.broker.protocol", SecurityProtocol.PLAINTEXT.name
-        )
-        if name not in protocols:
-            self._refuse("inter.broker.listener.name", f"{name} is not in listener.security.protocol.map")
-        return name, protocols[name]
 
     def _directories(self) -> tuple[Path, tuple[Path, ...]]:
         key = "log.dirs" if "log.dirs" in self._given else "log.dir"

@@ -34,6 +34,7 @@ from migrator.findings.finding import FindingError, Occurrence, Severity
 from migrator.findings.preflight import EXAMPLE_DIRECTORY, EXPORT_REFUSED, ZNODES_OF_OTHERS
 from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
 from migrator.model.broker_settings import NOT_KNOWN
+from migrator.model.connect_string import chroot_of
 from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.log.storage import read_meta_properties
@@ -78,8 +79,8 @@ def check(
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
         found.append(no_cluster(session))
     found += [*_claim_findings(tree), *faults]
-    found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
-    found += _broker_findings(tree, brokers, configs, paths.chroot_of(session.connect))
+    found += _controller_findings(tree, configs, chroot_of(session.connect))
+    found += _broker_findings(tree, brokers, configs, chroot_of(session.connect))
     found += _size_findings(tree)
     found += _export_findings(session, limits) if tree.cluster_id is not None else ()
     found += _limit_findings(session.connect, configs, ask) if ask else ()
@@ -105,7 +106,7 @@ def _export_findings(session: ZkSession, limits: ReadLimits) -> Iterator[Occurre
     """
     others = foreign_roots(session)
     if others:
-        chroot = paths.chroot_of(session.connect) or "/"
+        chroot = chroot_of(session.connect) or "/"
         yield ZNODES_OF_OTHERS.found(count=len(others), chroot=chroot, first=others[0])
     try:
         for _ in kafka_znodes(session, limits, without={paths.TOPICS}):
@@ -233,7 +234,7 @@ def _file_findings(tree: Tree, config: NodeConfig, chroot: str) -> Iterator[Occu
     if not config.migration_enabled:
         reason = "zookeeper.metadata.migration.enable is not true"
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
-    if paths.chroot_of(config.zookeeper_connect or "") != chroot:
+    if chroot_of(config.zookeeper_connect or "") != chroot:
         reason = f"zookeeper.connect is {config.zookeeper_connect}, the cluster that is checked is in {chroot or '/'}"
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
     for broker, znode in sorted(tree.brokers.items()):

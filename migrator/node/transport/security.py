@@ -54,6 +54,7 @@ _TLS_REFUSED: Final = {
     "ssl.provider": "providers of the JVM cannot be loaded here",
     "ssl.cipher.suites": "the suites of OpenSSL's defaults are used; name none",
 }
+_NOT_HERE: Final = ("GSSAPI", "OAUTHBEARER")
 _SASL_CLASSES: Final = (
     "sasl.login.class",
     "sasl.login.callback.handler.class",
@@ -138,6 +139,14 @@ def read_security(
         else None,
         failure_delay_ms,
     )
+
+
+def require_mechanism_between_brokers(
+    file: str, given: Mapping[str, str], listener: str, protocol: SecurityProtocol, hidden: Collection[str] = ()
+) -> None:
+    """Stock looks at the listener between brokers at every start, also where this node asks no broker."""
+    if protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
+        _Reader(file, given, f"listener.name.{listener.lower()}.", protocol, hidden).require_enabled_mechanism()
 
 
 def read_remote_control(file: str, given: Mapping[str, str], hidden: Collection[str] = ()) -> ListenerSecurity:
@@ -276,11 +285,9 @@ class _Reader:
         enabled = self._enabled() if accepts else ()
         mechanism = None
         if asks_by is not None:
-            mechanism = self._known(asks_by, self._given.get(asks_by, "") or "GSSAPI")
-            if asks_by == TO_BROKERS and mechanism not in self._enabled_names():
-                key = f"{self._prefix}{ENABLED}"
-                reason = f"stock does not start with it: {mechanism} is not enabled. Set {key}={mechanism}"
-                self._refuse_sasl(asks_by, reason)
+            mechanism = self._known(asks_by, self._given.get(asks_by, "GSSAPI"))
+            if asks_by == TO_BROKERS:
+                self.require_enabled_mechanism()
             if asks_by == BETWEEN_VOTERS and mechanism in SCRAM_HASHES:
                 self._refuse_sasl(asks_by, "voters that start have no leader, so no log, so no credentials; use PLAIN")
         logins = {each: self._login(each) for each in dict.fromkeys((*enabled, *([mechanism] if mechanism else [])))}
@@ -288,8 +295,18 @@ class _Reader:
             self._refuse_sasl(self._login_key(mechanism), "username and password are missing: who is this node?")
         return SaslSettings(enabled, mechanism, logins)
 
+    def require_enabled_mechanism(self) -> None:
+        """The one between brokers, on the listener between brokers."""
+        mechanism = self._given.get(TO_BROKERS, "GSSAPI")
+        if mechanism not in self._enabled_names():
+            named = mechanism if mechanism in (*MECHANISMS, *_NOT_HERE) else "its mechanism"
+            key = f"{self._prefix}{ENABLED}"
+            self._refuse_sasl(TO_BROKERS, f"stock does not start with it: {named} is not enabled. Set {key}={named}")
+
     def _enabled(self) -> tuple[str, ...]:
         key, names = ENABLED, self._enabled_names()
+        if not names:
+            self._refuse_sasl(self._key(key), "it names no mechanism, so nobody could log in")
         reauthentication = "connections.max.reauth.ms"
         for name in (reauthentication, *(f"{each.lower()}.{reauthentication}" for each in names)):
             if self._value(name, "0") != "0":
@@ -297,12 +314,14 @@ class _Reader:
         return tuple(self._known(self._key(key), each) for each in dict.fromkeys(names))
 
     def _enabled_names(self) -> list[str]:
-        return [each.strip() for each in (self._value(ENABLED) or "GSSAPI").split(",") if each.strip()]
+        """As Kafka reads a list: an empty text has no parts, and any other text keeps the empty ones."""
+        text = self._value(ENABLED, "GSSAPI")
+        return [each.strip() for each in text.split(",")] if text else []
 
     def _known(self, key: str, mechanism: str) -> str:
         if mechanism not in MECHANISMS:
             # Only names that exist are repeated: a password in the wrong line must not reach a log.
-            named = mechanism if mechanism in ("GSSAPI", "OAUTHBEARER") else "a mechanism that it names"
+            named = mechanism if mechanism in _NOT_HERE else "a mechanism that it names"
             default = " (the default)" if key not in self._given else ""
             self._refuse_sasl(key, f"{named}{default} is not possible here, only {', '.join(MECHANISMS)}")
         return mechanism

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from migrator.findings.finding import words_of
-from migrator.node.zookeeper.zookeeper_clients import place_of
+from migrator.model.connect_string import place_of, servers_of
 from migrator.zk.tls_sockets import ZkSockets, fault_of
 
 CONNECT_S: Final = 2.0
@@ -66,15 +66,15 @@ class RequestLimits:
 
 def ask_servers(connect: str, wanted: int, sockets: ZkSockets | None = None) -> tuple[ServerLimit, ...]:
     """All servers of the connect string at the same time. sockets: those of the session; None: without TLS."""
-    servers = connect.partition("/")[0].split(",")
+    servers = servers_of(connect)
     with ThreadPoolExecutor(SERVERS_AT_ONCE) as pool:
         return tuple(pool.map(lambda server: _ask(server, wanted, sockets or ZkSockets()), servers))
 
 
 def _ask(server: str, wanted: int, sockets: ZkSockets) -> ServerLimit:
     """The least of a name's addresses that answer."""
-    name = place_of(server)[0]
     try:
+        name = place_of(server)[0]
         answers = [_ask_address(server, _Asked(place, name, sockets), wanted) for place in _addresses(server)]
     except (OSError, ValueError, OverflowError) as error:  # ValueError: a host that is no name
         return ServerLimit(server, 0, words_of(error))

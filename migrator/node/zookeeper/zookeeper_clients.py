@@ -17,6 +17,7 @@ from typing import Final
 
 from migrator.findings.content import FOREIGN_SESSIONS, SESSIONS_NOT_READ
 from migrator.findings.finding import Occurrence, words_of
+from migrator.model.connect_string import place_of, servers_of
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 from migrator.zk.tls_sockets import ZkSockets, fault_of
@@ -24,7 +25,6 @@ from migrator.zk.tls_sockets import ZkSockets, fault_of
 TIMEOUT_S: Final = 5.0
 ANSWER_BYTES_MAX: Final = 64 << 20
 SHOWN: Final = 20
-DEFAULT_PORT: Final = 2181
 
 _CONNECTION: Final = re.compile(r"^ ?/(.+):\d+\[\d+\]\(.*\bsid=0x([0-9a-f]+)", re.MULTILINE)
 _NOT_ALLOWED: Final = "not in the whitelist"
@@ -41,7 +41,7 @@ class Connection:
 def foreign_sessions(session: ZkSession) -> Iterator[Occurrence]:
     """Ask every server of the connect string. Sessions of brokers are told by who holds `/brokers/ids/*`."""
     found: list[Connection] = []
-    for server in session.connect.partition("/")[0].split(","):
+    for server in servers_of(session.connect):
         answer = _ask(server, session.sockets)
         if isinstance(answer, str):
             found += parse_connections(answer)
@@ -66,12 +66,6 @@ def not_of_brokers(found: Iterable[Connection], brokers: Collection[int], own: i
     everyone = sorted(set(found), key=lambda each: (each.address, each.session))
     hosts = {each.address for each in everyone if each.session in brokers}
     return [each for each in everyone if each.session not in {*brokers, own} and each.address not in hosts]
-
-
-def place_of(server: str) -> tuple[str, int]:
-    """Host and port of one server of a connect string."""
-    host, _, port = server.rpartition(":") if re.search(r":\d+$", server) else (server, "", "")
-    return host.strip("[]"), int(port or DEFAULT_PORT)
 
 
 def _ask(server: str, sockets: ZkSockets) -> str | Occurrence:

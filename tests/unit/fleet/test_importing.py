@@ -78,6 +78,15 @@ def test_properties_files_complete_what_ansible_has_and_the_result_passes_its_ch
     assert inventory.brokers[0].log_dirs == ("/data/x",)  # what the broker uses
 
 
+@pytest.mark.parametrize(
+    "connect", ["zk1:2181, zk2:2181/kafka", " zk1:2181 ,zk2:2181,/kafka", "zk1:2181,\\\n  zk2:2181/kafka"]
+)
+def test_names_and_connect_strings_come_in_the_form_that_the_inventory_takes(connect: str) -> None:
+    content = a_broker(1, "b1").replace(b"zk1:2181/kafka", connect.encode()) + b"controller.listener.names=controller\n"
+    cluster = import_nodes(None, [parse_properties(content, "b1.properties")], Assumed()).document["cluster"]
+    assert (cluster["zookeeper"], cluster["quorum"]["listener"]) == ("zk1:2181,zk2:2181/kafka", "CONTROLLER")
+
+
 def test_what_no_file_says_is_named_and_left_out() -> None:
     imported = import_nodes(("hosts.ini", INI), [], Assumed())
     assert {each.code for each in imported.findings} == {"Z2K-7009"}

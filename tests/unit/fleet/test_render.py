@@ -175,6 +175,31 @@ def test_stock_needs_the_secret_of_the_encoded_passwords() -> None:
     assert not render("controller", with_secret, FileKind.STOCK, wanted).findings
 
 
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        (b"internal:PLAINTEXT,controller:SASL_SSL", "internal:PLAINTEXT,controller:SASL_SSL"),
+        (b"INTERNAL:PLAINTEXT, Controller : SASL_SSL,", "INTERNAL:PLAINTEXT, Controller : SASL_SSL,"),
+        (b"internal:PLAINTEXT,CONTROLER:SASL_SSL", "internal:PLAINTEXT,CONTROLER:SASL_SSL,CONTROLLER:PLAINTEXT"),
+        (b"internal:${file:/etc/kafka:p}", "internal:${file:/etc/kafka:p},CONTROLLER:PLAINTEXT"),
+    ],
+)
+@pytest.mark.parametrize("listener", ["CONTROLLER", "controller"])
+def test_a_map_that_has_the_controllers_in_another_case_gets_no_second_entry(
+    present: bytes, expected: str, listener: str
+) -> None:
+    """A second one with another protocol would be one of two by chance."""
+    content = BROKER + b"listener.security.protocol.map=" + present + b"\n"
+    values = migration(content, replace(WANTED, controller_listener=listener)).document.values
+    assert values["listener.security.protocol.map"] == expected
+    assert values["controller.listener.names"] == "CONTROLLER"
+
+
+def test_a_kraft_broker_that_listens_as_controllers_do_is_refused_in_any_case() -> None:
+    content = BROKER.replace(b"PLAINTEXT://:9092", b"controller://:1,P://:2")
+    assert "Z2K-7032" in codes(kraft(content))
+
+
 @pytest.mark.parametrize("kind", [FileKind.STOCK, FileKind.FINALIZED])
 @pytest.mark.parametrize(
     ("more", "blocked"),
@@ -189,7 +214,7 @@ def test_stock_needs_the_mechanism_between_brokers_among_the_enabled_ones(
     kind: FileKind, more: bytes, blocked: bool
 ) -> None:
     """A controller of ours takes it without; stock ends at its start, when ours is stopped already."""
-    login = b"inter.broker.listener.name=INSIDE\nlistener.security.protocol.map=CONTROLLER:SASL_SSL,INSIDE:SASL_SSL\n"
+    login = b"inter.broker.listener.name=Inside\nlistener.security.protocol.map=CONTROLLER:SASL_SSL,inside : sasl_ssl\n"
     login += b"sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512\n"
     rendered = render("controller", a_file(OURS + login + more), kind, OF_CONTROLLER)
     assert rendered.blocked == blocked

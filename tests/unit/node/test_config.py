@@ -111,6 +111,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         ({"metadata__log__segment__ms": None}, "segment_ms", 604_800_000),
         ({"metadata__log__segment__ms": "60000"}, "segment_ms", 60_000),
         ({"advertised__listeners": "CONTROLLER://k1:19093"}, "advertised", (Listener("CONTROLLER", "k1", 19093),)),
+        ({"advertised__listeners": ""}, "advertised", (Listener("CONTROLLER", "", 9093),)),
         ({"inter__broker__listener__name": "PLAINTEXT"}, "inter_broker_listener", "PLAINTEXT"),
         ({"security__inter__broker__protocol": "PLAINTEXT"}, "inter_broker_listener", "PLAINTEXT"),
         ({"super__users": "User:admin"}, "authorizer", None),  # nobody asks without an authorizer
@@ -183,7 +184,7 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
         ({"zk2kraft__waive": "*:50%"}, "zk2kraft.waive", "would waive every partition"),
         ({"control__plane__listener__name": "X"}, "control.plane.listener.name", "none"),  # F-53
         ({"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"}, "listeners", "PLAINTEXT is not in controller"),
-        ({"listeners": "OTHER://:9093"}, "listeners", "known name"),
+        ({"listeners": "OTHER://:9093"}, "listeners", "OTHER has no protocol in listener.security.protocol.map"),
         ({"listeners": "CONTROLLER://:99999"}, "listeners", "host:port"),
         ({"listeners": "CONTROLLER:9093"}, "listeners", "host:port"),
         ({"listener__security__protocol__map": "CONTROLLER:TLS"}, "listener.security.protocol.map", "'TLS'"),
@@ -259,7 +260,6 @@ def test_an_encoder_that_could_not_write_a_password_stops_the_start(key: str, va
         ({"controller__quorum__voters": None}, "controller.quorum.voters"),
         ({"zookeeper__connect": None}, "zookeeper.connect"),
         ({"zookeeper__connect": ""}, "zookeeper.connect"),
-        ({"advertised__listeners": ""}, "advertised.listeners"),
     ],
 )
 def test_a_key_that_is_needed_is_named_when_it_is_missing(keys: dict[str, str | None], key: str) -> None:

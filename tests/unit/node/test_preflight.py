@@ -147,7 +147,10 @@ def test_a_broker_whose_name_is_no_id_is_named() -> None:
         ({"controller__quorum__voters": "3000@a:9093,2@b:9093"}, "Z2K-1014", "node ids [2] are brokers' ids"),  # F-14
         ({"zookeeper__metadata__migration__enable": "false"}, "Z2K-1014", "is not true"),  # F-03
         (
-            {"inter__broker__listener__name": "INSIDE", "listener__security__protocol__map": "INSIDE:PLAINTEXT"},
+            {
+                "inter__broker__listener__name": "INSIDE",
+                "listener__security__protocol__map": "CONTROLLER:PLAINTEXT,INSIDE:PLAINTEXT",
+            },
             "Z2K-1014",
             "has no listener INSIDE (it has ['PLAINTEXT'])",
         ),  # F-16

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
+from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, Operation
 from state_machine.acts import Acts
@@ -55,7 +56,7 @@ class WithZnodes(World):
         self.readings.append(connect)
         if self.trouble is not None:
             raise self.trouble
-        return znodes_of(self.ensemble.session(), paths.chroot_of(connect), known)
+        return znodes_of(self.ensemble.session(), chroot_of(connect), known)
 
     async def acts_end(self) -> None:
         await super().acts_end()

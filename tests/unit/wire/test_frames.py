@@ -195,6 +195,16 @@ def test_a_length_out_of_bounds_is_refused_before_anything_is_read(length: int) 
         read_frame_length(length.to_bytes(4, "big", signed=True))
 
 
+@pytest.mark.parametrize(
+    ("start", "is_tls"), [(b"\x16\x03\x01\x02", True), (b"\x16\x03\x03\x00", True), (b"GET ", False)]
+)
+def test_a_peer_that_speaks_tls_to_a_port_without_it_is_named_as_such(start: bytes, is_tls: bool) -> None:
+    with pytest.raises(FindingError) as raised:
+        read_frame_length(start)
+    assert raised.value.code == "Z2K-3001"
+    assert ("the peer speaks TLS, and this port does not" in raised.value.occurrence.text) is is_tls
+
+
 def test_a_frame_that_no_peer_would_accept_is_not_made() -> None:
     with pytest.raises(UnencodableError, match="peers accept 104857600"):
         encode_request(EnvelopeRequest(bytes(FRAME_BYTES_MAX)), 0, correlation_id=1, client_id="n")

@@ -316,7 +316,7 @@ def test_nothing_is_kept_for_a_connection_that_may_come_back(state: str) -> None
     assert client.bulk == client.singles == []
 
 
-@pytest.mark.parametrize("connect", ["", "/kafka", "h:port", "h:99999", "h:1,", "h:1/../x"])
+@pytest.mark.parametrize("connect", ["", "/kafka", "h:port", "h:99999", ",", "h:1/../x"])
 def test_what_is_no_address_is_refused_before_anybody_is_asked(connect: str) -> None:
     with pytest.raises(FindingError) as raised:
         ZkSession(connect)
