@@ -21,7 +21,8 @@ from migrator.findings.finding import FindingError, Occurrence, Severity
 from migrator.findings.fleet import METADATA_DIRECTORY_SHARED, PROPERTIES_KEY_TWICE, RENDER_REFUSED, RENDER_UNSURE
 from migrator.fleet.properties_file import Document, has_placeholder, joined, names_in
 from migrator.fleet.takeover_settings import forbidding_findings, not_judged
-from migrator.model.broker_settings import NOT_KNOWN, chroot_of
+from migrator.model.broker_settings import NOT_KNOWN
+from migrator.model.connect_string import chroot_of
 from migrator.model.levels import LEVELS
 from migrator.model.listeners import (
     DEFAULT_MAP,

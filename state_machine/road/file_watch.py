@@ -21,7 +21,8 @@ from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.fleet.takeover_settings import forbidding_findings
-from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings, chroot_of
+from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings
+from migrator.model.connect_string import chroot_of
 from migrator.node.config.properties import controller_settings, read_config
 from state_machine.policy.phases import LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
