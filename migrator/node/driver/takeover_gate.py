@@ -116,7 +116,9 @@ class GateActs:
 
     @cached_property
     def _exports(self) -> Exports:
-        return Exports.of(self.config, self.controller.settings.cluster_id)
+        config = self.config
+        cluster_id = self.controller.settings.cluster_id
+        return Exports.of(config.node_id, cluster_id, config.metadata_log_dir, config.export_dir)
 
     # --- waiting -------------------------------------------------------------------------------------------
 

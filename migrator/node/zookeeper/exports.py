@@ -19,7 +19,6 @@ from typing import Final
 
 from migrator.findings.driver import EXPORT_NOT_WRITTEN, EXPORTS_NOT_REMOVED
 from migrator.findings.finding import FindingError, Occurrence, words_of
-from migrator.node.config.properties import NodeConfig
 from migrator.zk.backup import PART, BackupInfo, export, verify
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
@@ -44,7 +43,7 @@ class Taken:
 
 @dataclass
 class Exports:
-    """directory: of `config`. suffix: ends the names of this controller's files before `.jsonl.gz`."""
+    """directory: of all exports. suffix: ends the names of this controller's files before `.jsonl.gz`."""
 
     directory: Path
     suffix: str
@@ -53,12 +52,12 @@ class Exports:
     _taking: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @staticmethod
-    def of(config: NodeConfig, cluster_id: str) -> Exports:
-        """As a controller's file says."""
-        suffix = f"-{config.node_id}-{cluster_id}"
-        if config.export_dir is not None:
-            return Exports(config.export_dir, suffix, alone=False)
-        return Exports(config.metadata_log_dir / OWN_DIRECTORY, suffix, alone=True)
+    def of(node_id: int, cluster_id: str, metadata_log_dir: Path, export_dir: Path | None) -> Exports:
+        """export_dir: where the controller's file wants them; None: in a directory of its own."""
+        suffix = f"-{node_id}-{cluster_id}"
+        if export_dir is not None:
+            return Exports(export_dir, suffix, alone=False)
+        return Exports(metadata_log_dir / OWN_DIRECTORY, suffix, alone=True)
 
     def next_file(self) -> Path:
         """Where an export that begins now goes."""

@@ -6,7 +6,6 @@ import gzip
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -44,10 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def a_keeper(directory: Path, *, node: int = 3000, cluster: str = CLUSTER_ID, shared: bool = False) -> Exports:
-    config: Any = SimpleNamespace(
-        node_id=node, metadata_log_dir=directory, export_dir=directory / OWN_DIRECTORY if shared else None
-    )
-    return Exports.of(config, cluster)
+    return Exports.of(node, cluster, directory, directory / OWN_DIRECTORY if shared else None)
 
 
 def take(keeper: Exports, ensemble: FakeEnsemble) -> Path:
