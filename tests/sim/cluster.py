@@ -22,6 +22,7 @@ from migrator.model.values import NO_LEADER, Broker, Partition, Recovery
 from migrator.node.log.log_replay import LogReplay
 from migrator.wire.batch import read_batch
 from migrator.wire.messages.metadata import (
+    AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -274,6 +275,7 @@ class ClusterLog:
     def __post_init__(self) -> None:
         self._replay = LogReplay()
         self._in_copy = False
+        self._transaction: list[tuple[Any, int]] | None = None
         self._gone = GoneLeadNothing()
         self._own_offset = EpochIsItsOffset()
         self._same_image = SameImage()
@@ -323,9 +325,16 @@ class ClusterLog:
         self.changes += 1
         match record:
             case BeginTransactionRecord():
-                self._in_copy = True
+                self._transaction = []
+            case AbortTransactionRecord():
+                self._transaction = None
             case EndTransactionRecord():
+                self._in_copy, waiting, self._transaction = True, self._transaction or [], None
+                for each, at in waiting:
+                    self._apply(each, at)
                 self._in_copy = False
+            case _ if self._transaction is not None:
+                self._transaction.append((record, offset))
             case TopicRecord():
                 self.names[record.topic_id] = record.name
                 self.created[record.name] += not self._in_copy

@@ -27,6 +27,7 @@ from migrator.controller.partitions import mass
 from migrator.model.image import METADATA_VERSION
 from migrator.node.leader import active_controller, periodic_tasks
 from migrator.node.leader.active_controller import ActiveController, CommitListeners
+from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.node.leader.periodic_tasks import run_periodic_tasks
 from migrator.node.log import payloads
 from migrator.node.log.log_store import LogStore
@@ -74,10 +75,10 @@ SESSION_MS: Final = 400
 FAULTS: Final = ("kill", "isolated", "resign", "kill of all")
 HAPPENED: Final = (
     *FAULTS, "elections", "snapshots taken", "decided apart", "waited for a decision apart", "copies",
-    "rollbacks begun", "quiet times", "healed", "leaders that changed", "ISRs that shrank", "ISRs that grew", "brokers fenced",
-    "brokers let go", "brokers silent", "AlterPartition done", "AlterPartition refused in part", "CreateTopics done",
-    "CreateTopics refused in part", "DeleteTopics done", "CreatePartitions done", "ElectLeaders done",
-    "AlterPartitionReassignments done", "IncrementalAlterConfigs done", "CreateAcls done", "BrokerRegistration done",
+    "rollbacks begun", "quiet times", "healed", "leaders that changed", "ISRs that shrank", "ISRs that grew",
+    "brokers fenced", "brokers let go", "brokers silent", "AlterPartition done", "AlterPartition refused in part",
+    "CreateTopics done", "CreateTopics refused in part", "DeleteTopics done", "CreatePartitions done",
+    "ElectLeaders done", "AlterPartitionReassignments done", "IncrementalAlterConfigs done", "CreateAcls done", "BrokerRegistration done",
     "BrokerHeartbeat done", "requests without an answer",
 )  # fmt: skip
 """A run of many seeds in which any of it never happened proves less than it seems to."""
@@ -178,13 +179,17 @@ class ControllerVoter(ShellNode):
     def run(self, work: Any) -> asyncio.Task[Any]:
         """Something of this life."""
         task = self.world.loop.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._done)
+        self.keep(task)
         return task
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        if task not in self.tasks:
+            self.tasks.add(task)
+            task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, LeadershipLost):
             self.world.failed(error)
 
     def _start(self, store: LogStore) -> None:
@@ -249,7 +254,7 @@ class ControllerVoter(ShellNode):
 
     def _drop(self) -> None:
         self.driver.is_quiet = False
-        for task in (*self.tasks, self.controller._catching_up, self.controller._deciding):
+        for task in (*self.tasks, self.controller._catching_up):
             if task is not None:
                 task.cancel()
         super()._drop()
@@ -308,7 +313,9 @@ class RequestWorld(ShellWorld):
         apart = ActiveController._apart
 
         async def counted(controller: ActiveController, *given: Any) -> Any:
+            """The loop alone keeps such a task; a voter that dies takes it along."""
             self.count("decided apart")
+            controller._raft.node.keep(asyncio.current_task())
             return await apart(controller, *given)
 
         patched.setattr(ActiveController, "_apart", counted)
