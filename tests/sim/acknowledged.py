@@ -9,9 +9,9 @@ NOT_CONTROLLER promises nothing: the records may be committed by the next leader
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
-from migrator.controller.partitions.elect_leaders import ElectionType
 from migrator.model.values import NO_LEADER
 from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest, BrokerRegistrationRequest
@@ -62,7 +62,7 @@ class Acknowledged:
             case AlterPartitionRequest():
                 errors = self._altered(reply)
             case ElectLeadersRequest():
-                self._elected(request, reply, asked_end)
+                self._elected(reply, asked_end)
             case AlterPartitionReassignmentsRequest():
                 errors = self._moved(request, reply, asked_end)
             case IncrementalAlterConfigsRequest():
@@ -136,20 +136,19 @@ class Acknowledged:
                 self._log.left_means_left.acknowledged(self._log, key, tuple(each.isr), each.partition_epoch)
         return refused
 
-    def _elected(self, request: ElectLeadersRequest, reply: Any, asked_end: int) -> None:
+    def _elected(self, reply: Any, asked_end: int) -> None:
         if reply.error_code:
             return
         for topic in reply.replica_election_results:
             for each in topic.partition_result:
                 if each.error_code:
                     continue
-                keys = self._log.keys_of(topic.topic, each.partition_id)
-                states = [state for key in keys for state in self._log.states_since(key, asked_end)]
-                if request.election_type == ElectionType.PREFERRED:
-                    led = any(state.leader == state.replicas[0] for state in states)
-                else:
-                    led = any(state.leader != NO_LEADER for state in states)
-                self._expect(led, f"{topic.topic}-{each.partition_id} got the leader that was asked for")
+                histories = [
+                    [state.leader for state in self._log.states_since(key, asked_end)]
+                    for key in self._log.keys_of(topic.topic, each.partition_id)
+                ]
+                elected = any(before != after for leaders in histories for before, after in pairwise(leaders))
+                self._expect(elected, f"{topic.topic}-{each.partition_id} got another leader")
 
     def _moved(self, request: AlterPartitionReassignmentsRequest, reply: Any, asked_end: int) -> int:
         if reply.error_code:

@@ -15,6 +15,7 @@ import multiprocessing
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,7 +50,7 @@ from tests.sim.stand_ins import Administrator, StandInBroker, StandInDriver
 from tests.sim.virtual_loop import VirtualLoop
 from tests.support.situations import the_settings
 
-STORM_S: Final = 2.5
+STORM_S: Final = 2.2
 HEAL_S: Final = 15.0
 BROKERS: Final = (1, 2, 3, 4)
 LEVEL: Final = 21
@@ -78,8 +79,8 @@ HAPPENED: Final = (
     "rollbacks begun", "quiet times", "healed", "leaders that changed", "ISRs that shrank", "ISRs that grew",
     "brokers fenced", "brokers let go", "brokers silent", "AlterPartition done", "AlterPartition refused in part",
     "CreateTopics done", "CreateTopics refused in part", "DeleteTopics done", "CreatePartitions done",
-    "ElectLeaders done", "AlterPartitionReassignments done", "IncrementalAlterConfigs done", "CreateAcls done", "BrokerRegistration done",
-    "BrokerHeartbeat done", "requests without an answer",
+    "ElectLeaders done", "AlterPartitionReassignments done", "IncrementalAlterConfigs done", "CreateAcls done",
+    "BrokerRegistration done",     "BrokerHeartbeat done", "requests without an answer",
 )  # fmt: skip
 """A run of many seeds in which any of it never happened proves less than it seems to."""
 
@@ -291,7 +292,7 @@ class RequestWorld(ShellWorld):
         self.ledger = Ledger()
         self.log = ClusterLog()
         self.acknowledged = Acknowledged(self.log)
-        self.story: list[str] = []
+        self.told: list[tuple[float, Any]] = []
         self.violation: Violation | None = None
         self.healed = False
         self.cluster_id = CLUSTER
@@ -319,6 +320,12 @@ class RequestWorld(ShellWorld):
             return await apart(controller, *given)
 
         patched.setattr(ActiveController, "_apart", counted)
+
+    def tell(self, line: Any) -> None:
+        self.told.append((self.loop.time(), line))
+
+    def lines(self) -> list[str]:
+        return [f"{at:9.3f} s  {line}" for at, line in self.told]
 
     # --- what is seen ---------------------------------------------------------------------------------------
 
@@ -371,7 +378,7 @@ class RequestWorld(ShellWorld):
             self.acknowledged.unanswered(request)
             return None
         assert node is not None
-        self.tell(f"{kind} at voter {node.id}: {_brief(request)} -> {_brief(reply)}")
+        self.tell(_Answer(node.id, kind, request, reply))
         self.checked(lambda: self.acknowledged.answered(request, reply, end))
         await asyncio.sleep(self.rng.random() * 0.005)
         return reply
@@ -463,6 +470,19 @@ class RequestWorld(ShellWorld):
         self.counts["brokers fenced"] += sum(fenced for _, _, fenced in self.log.lives)
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """A line of the story, which is written only if somebody reads it."""
+
+    voter: int
+    kind: str
+    request: Any
+    reply: Any
+
+    def __str__(self) -> str:
+        return f"{self.kind} at voter {self.voter}: {_brief(self.request)} -> {_brief(self.reply)}"
+
+
 def _brief(message: Any) -> str:
     """The fields that say something."""
     text = ", ".join(f"{name}={_value(getattr(message, name))}" for name in message.__struct_fields__)
@@ -486,10 +506,11 @@ def run_requests_seed(seed: int) -> Result:
 
 def replay_requests_seed(seed: int) -> tuple[Result, list[str]]:
     """The same, with the whole story."""
-    return _run(seed)
+    result, world = _run(seed)
+    return result, world.lines()
 
 
-def _run(seed: int) -> tuple[Result, list[str]]:
+def _run(seed: int) -> tuple[Result, RequestWorld]:
     result = Result(seed, 0, 0)
     with _silence(), _a_place() as root, pytest.MonkeyPatch.context() as patched:
         world = RequestWorld(seed, root, patched)
@@ -509,7 +530,7 @@ def _run(seed: int) -> tuple[Result, list[str]]:
                 task.cancel()
             world.loop.run_until_complete(asyncio.sleep(0))
             world.loop.close()
-    return result, world.story
+    return result, world
 
 
 def run_requests_seeds(seeds: Iterable[int], processes: int = 1) -> Iterator[Result]:
@@ -521,7 +542,7 @@ def run_requests_seeds(seeds: Iterable[int], processes: int = 1) -> Iterator[Res
 
 
 def _report(seed: int, world: RequestWorld, violation: Violation) -> str:
-    seen = "\n".join(f"    {line}" for line in world.story[-14:])
+    seen = "\n".join(f"    {line}" for line in world.lines()[-14:])
     return f"""SIMULATION OF REQUESTS IN FLIGHT FAILED  {violation.rule}
   seed {seed}   virtual time {world.loop.time():.3f} s
   {violation.story}

@@ -347,7 +347,7 @@ class Administrator:
         self._world = world
         self._numbers = 0
         self.is_done = False
-        self._pause_s = world.rng.choice((0.01, 0.04, 0.1))
+        self._pause_s = world.rng.choice((0.03, 0.06, 0.15))
 
     def _next(self) -> int:
         self._numbers += 1
@@ -359,6 +359,8 @@ class Administrator:
             self._create, self._create, self._delete, self._grow, self._grow, self._prefer, self._prefer, self._prefer,
             self._move, self._move, self._configure, self._permit, self._forget, self._elect_unclean,
         )  # fmt: skip
+        while not world.log.image.topics and not world.healed:
+            await asyncio.sleep(0.02)
         while not world.healed:
             await asyncio.sleep(rng.random() * self._pause_s)
             for _ in range(rng.choice((1, 1, 1, 2, 3))):
