@@ -322,7 +322,8 @@ class RequestWorld(ShellWorld):
         patched.setattr(ActiveController, "_apart", counted)
 
     def tell(self, line: Any) -> None:
-        self.told.append((self.loop.time(), line))
+        if self.violation is None:
+            self.told.append((self.loop.time(), line))
 
     def lines(self) -> list[str]:
         return [f"{at:9.3f} s  {line}" for at, line in self.told]

@@ -85,12 +85,12 @@ def brokers(*ids: int) -> list[Message]:
 
 
 def made(**changes: Any) -> PartitionRecord:
-    fields: dict[str, Any] = {"topic_id": TOPIC, "replicas": (1, 2, 3), "isr": (1, 2), "leader": 1}
-    return PartitionRecord(**{**fields, **changes})
+    fields: dict[str, Any] = {"topic_id": TOPIC, "partition_id": 0, "replicas": (1, 2, 3), "isr": (1, 2), "leader": 1}
+    return PartitionRecord(**{**fields, "leader_epoch": 0, "partition_epoch": 0, **changes})
 
 
 def change(**changes: Any) -> PartitionChangeRecord:
-    return PartitionChangeRecord(**{"topic_id": TOPIC, **changes})
+    return PartitionChangeRecord(**{"topic_id": TOPIC, "partition_id": 0, **changes})
 
 
 def fenced(broker: int) -> BrokerRegistrationChangeRecord:
