@@ -297,7 +297,8 @@ class ActiveController:
         received = time.perf_counter()
         unmirrored = await self.gatekeeper.unmirrored(request, self.newest)
         if self._is_apart and self.epoch is not None and isinstance(request, BrokerHeartbeatRequest):
-            return heartbeat_without_change(self._situation(), request).reply  # a session must not end meanwhile
+            # A session must not end meanwhile; the answer leaves at once, so it says what is committed.
+            return heartbeat_without_change(replace(self._situation(), image=self.image), request).reply
         await self._until_resumed()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
