@@ -100,6 +100,13 @@ FAULTS: Final = (
         of("test_server_stop.py"),
     ),
     Fault(
+        NODE + "leader/active_controller.py",
+        "heartbeat_without_change(replace(self._situation(), image=self.image), request).reply",
+        "heartbeat_without_change(self._situation(), request).reply",
+        "beside a large decision a broker hears that it is unfenced before that is committed",
+        of("test_divisible_appends.py"),
+    ),
+    Fault(
         NODE + "driver/reconciling.py",
         "        if foreign:\n            error",
         "        if False:\n            error",

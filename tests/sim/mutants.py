@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from migrator.controller.decision import Situation
+from migrator.node.leader.active_controller import ActiveController
 from migrator.raft import elections, following, leading, snapshots
 from migrator.raft.effects import AdvanceHighWatermark, Effect, InstallSnapshot, Persist, TakeSnapshot, Truncate
 from migrator.raft.log_view import LogView
@@ -357,6 +360,33 @@ def _answered_when_appended() -> list[Patch]:
     original = SimNode.propose
     return [(SimNode, "propose", propose)]
 
+
+# --- requests in flight -----------------------------------------------------------------------------------
+
+
+def _situation_of_before_its_turn() -> list[Patch]:
+    """A decision that is made apart looks at what was there before it waited for its turn."""
+    before: ContextVar[Situation | None] = ContextVar("before", default=None)
+
+    async def decided(controller: ActiveController, *given: Any) -> Any:
+        token = before.set(situation(controller))
+        try:
+            return await apart(controller, *given)
+        finally:
+            before.reset(token)
+
+    def seen(controller: ActiveController, *given: Any) -> Situation:
+        now, early = situation(controller, *given), before.get()
+        return now if early is None else replace(now, image=early.image, next_offset=early.next_offset)
+
+    apart, situation = ActiveController._apart, ActiveController._situation
+    return [(ActiveController, "_apart", decided), (ActiveController, "_situation", seen)]
+
+
+REQUEST_MUTANTS = (
+    Mutant("a large decision is made from what was there before its turn", _situation_of_before_its_turn, 3),
+)
+"""For the simulation with requests in flight (requests.py)."""
 
 MUTANTS = (
     Mutant("the high watermark counts records of other epochs", _count_other_epochs, 1),

@@ -311,9 +311,8 @@ class ActiveController:
         if is_looked_into(request):  # keys are derived here, where nobody waits; what counts is looked at in the turn
             await self.gatekeeper.unmirrored(request, self.newest)
         if self._is_apart and self.epoch is not None and isinstance(request, BrokerHeartbeatRequest):
-            heard = heartbeat_without_change(self._situation(), request).reply  # a session must not end meanwhile
-            if self.image.brokers.get(request.broker_id) == self.newest.brokers.get(request.broker_id):
-                return heard  # what it says is committed
+            # A session must not end meanwhile; the answer leaves at once, so it says what is committed.
+            return heartbeat_without_change(replace(self._situation(), image=self.image), request).reply
         await self._until_resumed()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)

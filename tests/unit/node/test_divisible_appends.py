@@ -37,6 +37,7 @@ from migrator.wire.messages.partitions import (
     AlterPartitionPartition,
     AlterPartitionRequest,
     AlterPartitionTopic,
+    ElectLeadersRequest,
     IsrBroker,
 )
 from migrator.wire.messages.topics import (
@@ -52,6 +53,7 @@ from migrator.wire.records import decode_record
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
 from tests.support.gatekeepers import Allows
 from tests.support.situations import CLUSTER, the_settings
+from tests.support.voter_on_disk import comes_about
 from tests.unit.node.test_driver_acts import story
 
 EPOCH = 5
@@ -474,6 +476,36 @@ def test_many_deletions_in_one_request_are_decided_apart_and_hold_the_loop_up_no
         assert not controller.image.topics
         assert len(raft.appends) == 10, "slices of 500"
         assert longest < 1.0
+
+    story(told)
+
+
+def test_a_heartbeat_beside_a_large_decision_is_answered_from_what_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by the simulation of requests in flight: the answer leaves at once, and the next leader may not have what
+    is not committed yet.
+    """
+    monkeypatch.setattr("migrator.controller.partitions.mass.SLICE_RECORDS", PARTITIONS - 1)
+
+    async def told() -> None:
+        controller, raft = a_leader(ten(fenced=True))
+        alive = BrokerHeartbeatRequest(1, 101, 2_000, want_fence=False)
+        unfenced = asyncio.ensure_future(controller.submit(alive, 1))
+        await appended(raft, 1)
+        await comes_about(lambda: not controller._is_apart)
+        electing = asyncio.ensure_future(controller.submit(ElectLeadersRequest(0, None), 2))
+        while not controller._is_apart:  # the next turn of the loop is before the end of its thread is heard of
+            await asyncio.sleep(0)
+        raft.now += 100
+        early: Any = await controller.submit(alive, 1)
+        assert controller.heartbeat_ages_ms()[1] == 0
+        assert (early.error_code, early.is_fenced) == (0, True)
+        await comes_about(lambda: not controller._is_apart)
+        controller.committed(raft.end)
+        reply: Any = await unfenced
+        assert not reply.is_fenced
+        await electing
 
     story(told)
 
