@@ -38,7 +38,6 @@ pytestmark = pytest.mark.lab
 
 TOPICS, PARTITIONS = 40, 50
 """One partition for each of 2,000 trials; many enough that an election is decided apart."""
-AT_ONCE: Final = 10
 
 
 def specs_of(laboratory: Laboratory, cluster_id: str, count: int) -> list[ControllerSpec]:
@@ -151,10 +150,11 @@ FILLER: Final = 600
 
 
 async def prepared(side: Asked, topic: str) -> None:
+    for broker in (1, 2):
+        assert not (await side.ask(beat(broker)(side.known))).is_fenced
     await side.ask(beat(1, fence=True)(side.known))
     side.note(await side.ask(topics(placed(topic, (1, 2, 3)))))
-    for broker in (1, 2):
-        await side.ask(beat(broker)(side.known))
+    await side.ask(beat(1)(side.known))
     grown = await side.ask(in_sync(topic, 0, 2, (1, 2, 3), epoch=0)(side.known))
     assert grown.topics[0].partitions[0].error_code == 0, (side.name, topic, grown)
 
