@@ -39,8 +39,7 @@ def why_ineligible(draft: Draft, record: Message) -> str | None:
 
 
 def _of_isr(draft: Draft, before: Partition | None, after: Partition) -> str | None:
-    held = set() if before is None else set(before.isr)
-    replicas = set() if before is None else set(before.replicas)
+    held, replicas = ((), ()) if before is None else (before.isr, before.replicas)
     for member in after.isr:
         is_new = member not in held
         if member not in after.replicas and (is_new or member in replicas):

@@ -113,7 +113,7 @@ def test_a_node_that_crashed_while_a_snapshot_replaced_its_log_begins_with_that_
 
     async def told(node: VoterOnDisk) -> None:
         assert (node.store.start, node.store.end) == (END + 5, END + 5)
-        assert sorted(node.controller.image.topic_ids) == ["f", "kept"]
+        await comes_about(lambda: sorted(node.controller.image.topic_ids) == ["f", "kept"])
 
     with_a_node(tmp_path, told)
 
