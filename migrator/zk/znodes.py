@@ -311,8 +311,9 @@ def listeners(path: str, znode: BrokerZnode) -> tuple[Listener, ...]:
     found = []
     for endpoint in znode.endpoints:
         name, separator, address = endpoint.partition("://")
+        name = name.upper()  # as brokers read each other's names
         host, colon, port = address.rpartition(":")
-        protocol = protocols.get(name, name)
+        protocol = protocols.get(name, name).upper()
         is_port = re.fullmatch("[0-9]{1,5}", port)
         if not separator or not colon or not is_port or protocol not in SecurityProtocol.__members__:
             raise MALFORMED_ZNODE.error(path=path, reason=f"endpoint {endpoint!r} cannot be read")

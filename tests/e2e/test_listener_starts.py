@@ -22,7 +22,8 @@ from migrator.lab.servers.probe import any_server
 from migrator.lab.servers.processes import Process
 from migrator.lab.servers.tools import random_cluster_id
 from migrator.model.values import SecurityProtocol
-from migrator.node.log.storage import MetaProperties, write_meta_properties
+from migrator.node.config.formatting import bootstrap_checkpoint, level_of
+from migrator.node.log.storage import format_directory
 from tests.e2e.support import wait_for
 from tests.e2e.test_listener_files import how_ours_reads, is_only_ours
 from tests.support.certificates import Authority
@@ -83,7 +84,7 @@ class Starts:
         name = f"start-{self._count}"
         data = self._laboratory.directory / name / "data"
         data.mkdir(parents=True)
-        write_meta_properties(data, MetaProperties(self._cluster, int(keys["node.id"])))
+        format_directory(data, self._cluster, int(keys["node.id"]), bootstrap_checkpoint(level_of("3.9")))
         return name, written(data.parent / "server.properties", {**keys, "log.dirs": str(data)})
 
     def protocols(self, process: Process, ports: Mapping[int, str]) -> dict[str, str] | None:

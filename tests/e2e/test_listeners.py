@@ -24,8 +24,9 @@ from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
+from tests.e2e.quorums import start
 from tests.e2e.support import wait_for
-from tests.e2e.whole_way import start, there_and_back, topic_made, waiting
+from tests.e2e.whole_way import there_and_back, topic_made, waiting
 from tests.support.certificates import Authority
 
 pytestmark = pytest.mark.lab

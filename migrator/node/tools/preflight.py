@@ -238,7 +238,7 @@ def _file_findings(tree: Tree, config: NodeConfig, chroot: str) -> Iterator[Occu
         reason = f"zookeeper.connect is {config.zookeeper_connect}, the cluster that is checked is in {chroot or '/'}"
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
     for broker, znode in sorted(tree.brokers.items()):
-        names = [endpoint.partition("://")[0] for endpoint in znode.endpoints]
+        names = [endpoint.partition("://")[0].upper() for endpoint in znode.endpoints]
         if config.inter_broker_listener not in names:
             reason = f"broker {broker} has no listener {config.inter_broker_listener} (it has {names})"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)

@@ -96,6 +96,14 @@ def test_the_size_that_passes_is_found_to_the_byte_and_with_few_questions(limit:
     assert len(large.sizes) == 1
 
 
+@pytest.mark.parametrize("form", ["{0}, {1}/kafka", " {0} ,{1},/kafka", "{0},,\t{1} "])
+def test_a_space_or_a_trailing_comma_of_the_connect_string_makes_no_server_unknown(form: str) -> None:
+    """As met in the field: a false Z2K-1116 for a server whose name began with a space."""
+    with running(Server(JUTE_MAXBUFFER)) as one, running(Server(100)) as other:
+        found = ask_servers(form.format(one.address, other.address), JUTE_MAXBUFFER)
+    assert found == (ServerLimit(one.address, JUTE_MAXBUFFER), ServerLimit(other.address, 100))
+
+
 def test_a_connection_that_was_closed_for_another_reason_makes_no_server_small() -> None:
     with running(Server(JUTE_MAXBUFFER, closes=1)) as server:
         assert ask_servers(server.address, JUTE_MAXBUFFER) == (ServerLimit(server.address, JUTE_MAXBUFFER),)

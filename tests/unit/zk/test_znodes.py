@@ -398,6 +398,7 @@ def test_endpoints_are_read_with_their_protocols() -> None:
 
 def test_without_a_map_a_listener_is_called_like_its_protocol() -> None:
     assert listeners(PATH, BrokerZnode(3, ["SSL://h:1"]))[0].protocol is SecurityProtocol.SSL
+    assert listeners(PATH, BrokerZnode(3, ["ssl://h:1"])) == (Listener("SSL", "h", 1, SecurityProtocol.SSL),)
 
 
 @pytest.mark.parametrize(
