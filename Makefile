@@ -113,7 +113,7 @@ bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minu
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.copy --topics $(or $(TOPICS),10000) --save
 
-bench-brokers:  ## what each further broker costs, waiting and a fail-over, beside the checkout BASE (30 minutes)
+bench-brokers:  ## what each further broker costs, and a takeover that waits, beside the checkout BASE (20 minutes)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.brokers $(if $(BASE),--base $(BASE))
 

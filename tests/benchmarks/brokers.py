@@ -1,6 +1,6 @@
 """`make bench-brokers`: what each further broker costs, this checkout and another one in turn, in one run.
 
-In:   `python -m tests.benchmarks.brokers --base DIR [--cells takeover waiting fail-over] [--partitions P] [--few B]
+In:   `python -m tests.benchmarks.brokers --base DIR [--cells work takeover waiting] [--partitions P] [--few B]
       [--many B]`; DIR is a checkout with its own `.venv`.
 Out:  a table on stdout, every measurement as a line of JSON on stderr.
 Elsewhere: one broker and stock (copy.py), the trees (tests/support/seeded_tree.py), the brokers
@@ -13,7 +13,7 @@ the controller's own processor seconds first, then ratios of the clock.
 | window | `/controller` names a KRaft controller | the last broker's answer to the last request of its full send |
 | processor | the same | the same; of the controller's process, user and system |
 | waiting | a minute after the brokers are in service | two minutes later; the takeover is paused |
-| fail-over | kill -9 of the leader of three | 40 s later: the longest turn of the survivors' loops, as they say it |
+| work | the first full update encoded and compared, and the loop's part of a fail-over; without any network | |
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -53,11 +54,12 @@ from tests.support.stand_in_broker import DESCRIBE_LOG_DIRS, FULL_AS_TAG, METADA
 REPLICAS: Final = 3
 HEAD_BYTES: Final = 256
 CHUNK_BYTES: Final = 1 << 20
+WAITING_PARTITIONS: Final = 1_000
 WAIT_FIRST_S: Final = 60.0
 WAIT_S: Final = 120.0
-AFTER_KILL_S: Final = 40.0
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 NOW, BASE = "now", "base"
+WORK: Final = Path(__file__).with_name("broker_work.py")
 
 
 class SpreadTree(SeededTree):
@@ -267,7 +269,7 @@ class Measured(msgspec.Struct, frozen=True):
     figures: dict[str, float]
 
 
-async def take_over(checkout: Path, tree: SpreadTree, directory: Path) -> dict[str, float]:
+async def take_over(tree: SpreadTree, checkout: Path, directory: Path) -> dict[str, float]:
     async with staged(checkout, tree, directory, {}) as stage:
         (controller,) = stage.controllers
         claimed = await stage.claimed()
@@ -284,7 +286,7 @@ async def take_over(checkout: Path, tree: SpreadTree, directory: Path) -> dict[s
         }
 
 
-async def wait(checkout: Path, tree: SpreadTree, directory: Path) -> dict[str, float]:
+async def wait(tree: SpreadTree, checkout: Path, directory: Path) -> dict[str, float]:
     """The takeover is paused, as for an operator who decides on it next week."""
     async with staged(checkout, tree, directory, {"zk2kraft.gates": "pause"}) as stage:
         await asyncio.sleep(WAIT_FIRST_S)
@@ -299,47 +301,42 @@ async def wait(checkout: Path, tree: SpreadTree, directory: Path) -> dict[str, f
         }
 
 
-async def fail_over(checkout: Path, tree: SpreadTree, directory: Path) -> dict[str, float]:
-    async with staged(checkout, tree, directory, {}, controllers=3) as stage:
-        leader = await stage.in_dual_write()
-        await asyncio.sleep(15.0)  # what was slow before is forgotten after ten seconds
-        leader.kill()
-        killed = time.monotonic()
-        others = [each for each in stage.controllers if each is not leader]
-        delay_s = work_s = back_s = 0.0
-        while time.monotonic() < killed + AFTER_KILL_S:
-            for each in others:
-                with suppress(OSError, ValueError):
-                    found = await asyncio.to_thread(each.metrics)
-                    delay_s = max(delay_s, found["zk2kraft_loop_delay_seconds"])
-                    work_s = max(work_s, found["zk2kraft_loop_work_seconds"])
-                if not back_s and await asyncio.to_thread(_is_in_dual_write, each):
-                    back_s = time.monotonic() - killed
-            await asyncio.sleep(0.5)
-        return {"loop_delay_s": delay_s, "loop_work_s": work_s, "dual_write_after_s": back_s}
+async def work(checkout: Path, tree: SpreadTree, few: int) -> dict[str, float]:
+    """Of one process without network (broker_work.py), by the interpreter of that checkout."""
+    python, many, partitions = checkout / ".venv" / "bin" / "python", len(tree.brokers), tree.topics * tree.partitions
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    command = [str(python), str(WORK), str(partitions), str(few), str(many)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
+    out, _ = await process.communicate()
+    assert process.returncode == 0, f"{command} ended with {process.returncode}"
+    found: dict[str, float] = json.loads(out)
+    each_s = (found[f"first_update_{many}_s"] - found[f"first_update_{few}_s"]) / (many - few)
+    return {**found, "first_update_each_further_broker_s": each_s}
 
 
 def spread(partitions: int, brokers: int) -> SpreadTree:
     return SpreadTree(topics=partitions // 10, partitions=10, brokers=tuple(range(1, brokers + 1)))
 
 
+Cell = Callable[[Path, Path], Coroutine[Any, Any, dict[str, float]]]
+
+
 def measure(builds: dict[str, Path], chosen: argparse.Namespace) -> list[Measured]:
-    cells = [
-        *((take_over, "takeover", spread(chosen.partitions, count)) for count in (chosen.few, chosen.many)),
-        (wait, "waiting", spread(1_000, chosen.many)),
-        (fail_over, "fail-over", spread(3 * chosen.partitions, 3)),
+    large, small = spread(chosen.partitions, chosen.many), spread(WAITING_PARTITIONS, chosen.many)
+    cells: list[tuple[str, SpreadTree, Cell]] = [
+        ("work", large, lambda checkout, _: work(checkout, large, chosen.few)),
+        *(("takeover", tree, partial(take_over, tree)) for tree in (spread(chosen.partitions, chosen.few), large)),
+        ("waiting", small, partial(wait, small)),
     ]
     found = []
-    for act, cell, tree in cells:
+    for cell, tree, act in cells:
         if cell not in chosen.cells:
             continue
         for build, checkout in builds.items():
             with tempfile.TemporaryDirectory() as directory:
-                figures = asyncio.run(act(checkout, tree, Path(directory) / "lab"))
-            partitions = tree.topics * tree.partitions
-            measured = Measured(
-                build, cell, len(tree.brokers), partitions, {k: round(v, 3) for k, v in figures.items()}
-            )
+                figures = asyncio.run(act(checkout, Path(directory) / "lab"))
+            rounded = {name: round(value, 4) for name, value in figures.items()}
+            measured = Measured(build, cell, len(tree.brokers), tree.topics * tree.partitions, rounded)
             print(msgspec.json.encode(measured).decode(), file=sys.stderr, flush=True)
             found.append(measured)
     return found
@@ -354,7 +351,7 @@ def table(found: list[Measured]) -> str:
     for (cell, brokers, partitions), builds in rows.items():
         for name, value in builds[NOW].items():
             before = builds.get(BASE, {}).get(name)
-            ratio = "" if not before else f"{value / before:.2f}"
+            ratio = "" if not before else f"{value / before:.3f}"
             what = f"{cell}, {brokers} brokers, {partitions:,} partitions"
             lines.append(f"| {what} | {name} | {'' if before is None else f'{before:,.2f}'} | {value:,.2f} | {ratio} |")
     takeovers = sorted({each.brokers for each in found if each.cell == "takeover"})
@@ -363,7 +360,7 @@ def table(found: list[Measured]) -> str:
         spent = {(each.build, each.brokers): each.figures["processor_s"] for each in found if each.cell == "takeover"}
         each_s = {b: (spent[b, many] - spent[b, few]) / (many - few) for b in (BASE, NOW) if (b, many) in spent}
         was = f"{each_s[BASE]:.3f}" if BASE in each_s else ""
-        ratio = f"{each_s[NOW] / each_s[BASE]:.2f}" if BASE in each_s else ""
+        ratio = f"{each_s[NOW] / each_s[BASE]:.3f}" if BASE in each_s else ""
         lines.append(f"| takeover | processor_s of each further broker | {was} | {each_s[NOW]:.3f} | {ratio} |")
     return "\n".join(lines)
 
@@ -371,7 +368,7 @@ def table(found: list[Measured]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--base", type=Path, help="another checkout, with its .venv")
-    cells = ("takeover", "waiting", "fail-over")
+    cells = ("work", "takeover", "waiting")
     parser.add_argument("--cells", nargs="+", choices=cells, default=cells)
     parser.add_argument("--partitions", type=int, default=100_000)
     parser.add_argument("--few", type=int, default=10)
