@@ -82,6 +82,7 @@ from migrator.raft.types import (
     Ticked,
     VoteAnswered,
     VoteReceived,
+    VotersUnfit,
 )
 from migrator.wire.errors import Error
 
@@ -163,6 +164,8 @@ class Voter(QuorumState):
                 elections.start(self, now_ms)
             case ResignRequested():
                 self._on_resign_requested(event, now_ms)
+            case VotersUnfit(voters):
+                self.unfit = voters
             case Stopping():
                 self._on_stopping(now_ms)
             case _:

@@ -116,4 +116,11 @@ FAULTS: Final = (
         "a snapshot under a wrong name: a restart resets the log and loses acknowledged records",
         UNIT,
     ),
+    Fault(
+        RAFT + "quorum.py",
+        "[each for each in self.others if each not in self.unfit]",
+        "list(self.others)",
+        "a leader that leaves names a Kafka without ZooKeeper as its successor, which ends dual-write",
+        UNIT,
+    ),
 )
