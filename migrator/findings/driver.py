@@ -214,8 +214,9 @@ UNFIT_NODE = Finding(
     says="{node} does not fit a migration that is under way: {reason}.",
     means="Kafka 4.0 and later know nothing of ZooKeeper. Such a controller that leads writes nothing there, and its "
     "snapshots forget the migration. A broker of it has no ZooKeeper mode to go back to.",
-    remedy="Put Kafka 3.9 back on this node before it leads, and hold its package or image. If it leads, stop it: a "
-    "controller that still has the migration in its log goes on. This code's runbook has the steps.",
+    remedy="Put Kafka 3.9 back on this node before it leads, with an empty metadata directory if it wrote a snapshot, "
+    "and hold its package or image. If it leads, stop it: a controller that has the migration in its log goes on. "
+    "This code's runbook has the steps.",
     cases=("F-48",),
 )
 

@@ -172,8 +172,8 @@ LATER_KAFKA = Finding(
     "COMPLETED.",
     means="Nothing is lost before such a controller leads. When it leads, nothing goes to ZooKeeper any more, and its "
     "snapshots forget the migration. Such a broker has no ZooKeeper mode to go back to. No step forward begins.",
-    remedy="Put Kafka 3.9 back on this node before it leads: its directory, file and command stay. Hold the package or "
-    "the image until COMPLETED. A broker: put 3.9 back as well.",
+    remedy="Put Kafka 3.9 back on this node before it leads; file and command stay. A controller that wrote a snapshot "
+    "meanwhile needs an empty metadata directory as well. Hold the package or the image until COMPLETED.",
 )
 
 LATER_KAFKA_LEADS = Finding(

@@ -142,7 +142,7 @@ def _state(facts: ChangeFacts) -> Literal["planned", "under way", "completed", "
 
 def _notices(facts: ChangeFacts, back: GoingBack) -> tuple[str, ...]:
     found = [f"{IRREVERSIBLE}: {back.now.does}"] if back.irreversible else []
-    found += _led_by_later_kafka(facts)
+    found += led_by_later_kafka(facts)
     found += [f"steps forward are paused: {facts.snapshot.migration.paused}"] if facts.snapshot.migration.paused else []
     found += [
         f"{each.role} {each.node_id} failed: {each.code} {each.cause}"
@@ -152,7 +152,7 @@ def _notices(facts: ChangeFacts, back: GoingBack) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _led_by_later_kafka(facts: ChangeFacts) -> list[str]:
+def led_by_later_kafka(facts: ChangeFacts) -> list[str]:
     """Also when it is over: nothing went to ZooKeeper meanwhile, and its directory is not to be used again."""
     led = None if facts.snapshot.observation is None else facts.snapshot.observation.later_led
     if led is None:

@@ -76,7 +76,7 @@ LOOK_S: Final = 4.0
 """Longest look; a log that is longer than one look can read is read on by the next one."""
 ANSWER_S: Final = 2.0
 SOFTWARE_EVERY_S: Final = 3.0
-SOFTWARE_ANSWER_S: Final = 0.5
+SOFTWARE_ANSWER_S: Final = 1.0
 """A voter that is silent may not take the look's time."""
 ON_A_THREAD_BYTES: Final = 1 << 16
 NO_OP_KEY: Final = 20

@@ -3,7 +3,8 @@
 In:   `LaterObserved`. Out: a `Condition` each, findings, words.
 Elsewhere: how a release is known (migrator/model/later_kafka.py), what was observed of it
 (state_machine/later_seen.py), the gates that ask (gates.py, road_gates.py, way_back_gates.py).
-Rules: before such a controller leads, Kafka 3.9 on its directory mends everything, so steps forward wait for that.
+Rules: before such a controller leads, Kafka 3.9 in its place mends everything, so steps forward wait for that. A
+snapshot that it wrote, also as a follower, has no migration: then 3.9 needs an empty directory.
 While it leads, or where the log as it is read has lost the migration, nothing leads back. Tried with 4.0.0: the other
 voters keep the migration, and one of them that leads afterwards brings ZooKeeper up to date.
 """
@@ -61,7 +62,8 @@ def no_later_kafka(later: LaterObserved) -> Condition:
     codes = [LATER_KAFKA.code] if later.nodes else []
     codes += [LATER_KAFKA_LEADS.code] if later.has_ended_dual_write else []
     codes += [UNFIT_NODE.code] if later.told and not codes else []
-    shown = f"{said}: put Kafka 3.9 back" if said else "none is known"
+    advice = f"see the runbook of {LATER_KAFKA_LEADS.code}" if later.has_ended_dual_write else "put Kafka 3.9 back"
+    shown = f"{said}: {advice}" if said else "none is known"
     return Condition("no node runs a Kafka without ZooKeeper", not said, shown, tuple(codes))
 
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import msgspec
 import pytest
 
 from migrator.control_api.status import ControllerStatus, QuorumStatus
+from migrator.fleet.guard import Proof
 from migrator.model.later_kafka import LaterNode
+from state_machine.change.report import led_by_later_kafka
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, VoterSoftware
-from state_machine.clusters.observe import ControllerObservation, Observation, ZooKeeperObservation, summed_up
+from state_machine.clusters.observe import ControllerObservation, LaterLed, Observation, ZooKeeperObservation, summed_up
 from state_machine.later_seen import later_seen
 from state_machine.policy.gates import Evidence, standing
 from state_machine.policy.later import LaterObserved, dual_write_goes_on, later_findings, no_later_kafka
 from state_machine.policy.phases import ROAD, TRANSITIONS, Edge, Phase, Trigger
-from state_machine.policy.road_observations import RoadEvidence, Roll, VoterObserved
+from state_machine.policy.road_conditions import guards_are_proven
+from state_machine.policy.road_observations import (
+    FilesObserved,
+    GuardObserved,
+    RoadEvidence,
+    Roll,
+    VoterObserved,
+    WaiverObserved,
+)
 from state_machine.policy.undo import is_irreversible, undo_of
 from state_machine.policy.way_back_gates import controllers_may_return
 from state_machine.road.roller import cluster_ready
@@ -194,3 +205,37 @@ def test_undo_is_irreversible_while_it_leads_and_says_how_it_opens_again() -> No
         assert "Z2K-4233" in undo.does
     assert "controller 3001 runs a Kafka without ZooKeeper" in undo_of(Phase.DUAL_WRITE, None, LEADING).does
     assert undo_of(Phase.FINALIZING, None, LEADING) == undo_of(Phase.FINALIZING, None), "the flag was removed before"
+
+
+def test_the_change_report_says_who_led_and_when_also_after_it_is_over() -> None:
+    look = Observation(200.0, log=a_log(), later_led=LaterLed(3001, 100.0, 103.0))
+    facts: Any = SimpleNamespace(snapshot=SimpleNamespace(observation=look))
+    (said,) = led_by_later_kafka(facts)
+    assert said.startswith("controller 3001 led with a Kafka without ZooKeeper, from 1970-01-01T00:01:40Z to ")
+    assert "Z2K-4233" in said
+    facts.snapshot.observation = Observation(200.0, log=a_log())
+    assert led_by_later_kafka(facts) == []
+
+
+# --- the guard of stock controllers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "holds", "code"),
+    [
+        (Proof.PROVEN, "with kafka_2.13-3.9.2.jar", True, "Z2K-7040"),
+        (Proof.KAFKA_NOT_SEEN, "no jar of Kafka is seen", True, "Z2K-7040"),
+        (Proof.NOT_PROVEN, "the supervisor starts another command", True, "Z2K-7040"),  # waived below
+        (Proof.NOT_PROVEN, "Z2K-7042 The guard does not start it", False, "Z2K-7042"),
+    ],
+)
+def test_no_waiver_lifts_the_jars_of_a_kafka_without_zookeeper(
+    state: Proof, reason: str, holds: bool, code: str
+) -> None:
+    waiver = WaiverObserved("Z2K-7040", 3000, "no supervisor", "somebody", 1e10)
+    road = replace(
+        ROAD_EVIDENCE, files=FilesObserved(1.0), guards=(GuardObserved(3000, state, reason),), waivers=(waiver,)
+    )
+    (condition,) = guards_are_proven(road)
+    assert (condition.holds, condition.codes) == (holds, (code,))
+    assert reason in condition.message
