@@ -62,7 +62,9 @@ def no_later_kafka(later: LaterObserved) -> Condition:
     codes = [LATER_KAFKA.code] if later.nodes else []
     codes += [LATER_KAFKA_LEADS.code] if later.has_ended_dual_write else []
     codes += [UNFIT_NODE.code] if later.told and not codes else []
-    advice = f"see the runbook of {LATER_KAFKA_LEADS.code}" if later.has_ended_dual_write else "put Kafka 3.9 back"
+    page = LATER_KAFKA_LEADS if later.has_ended_dual_write else UNFIT_NODE
+    to_be_put_back = later.nodes and not later.has_ended_dual_write
+    advice = "put Kafka 3.9 back" if to_be_put_back else f"see the runbook of {page.code}"
     shown = f"{said}: {advice}" if said else "none is known"
     return Condition("no node runs a Kafka without ZooKeeper", not said, shown, tuple(codes))
 

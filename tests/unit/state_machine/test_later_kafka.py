@@ -119,6 +119,7 @@ def test_before_the_service_reads_the_log_our_controllers_tell() -> None:
     assert not condition.holds
     assert condition.codes == ("Z2K-2024",)
     assert "Controller 3001" in condition.message
+    assert "the runbook of Z2K-2024" in condition.message
 
 
 def test_who_led_is_kept_after_3_9_is_back() -> None:
