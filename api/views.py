@@ -127,8 +127,10 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         steps=steps_view(snapshot, events),
         gates=gates_view(snapshot, observed),
         undo=UndoView(
-            **msgspec.to_builtins(undo_of(snapshot.phase, None if observed.road is None else observed.road.back)),
-            irreversible=is_irreversible(snapshot.phase),
+            **msgspec.to_builtins(
+                undo_of(snapshot.phase, None if observed.road is None else observed.road.back, observed.later)
+            ),
+            irreversible=is_irreversible(snapshot.phase, observed.later),
         ),
         brokers=broker_views(store, snapshot, now),
         quorum=controller_views(snapshot),
@@ -191,7 +193,7 @@ def edge_view(snapshot: Snapshot, trigger: Trigger, edge: Edge, observed: Eviden
         holds=verdict.holds,
         conditions=verdict_view(verdict).conditions,
         command=command,
-        irreversible=is_irreversible(edge.to) and not is_irreversible(snapshot.phase),
+        irreversible=is_irreversible(edge.to) and not is_irreversible(snapshot.phase, observed.later),
     )
 
 

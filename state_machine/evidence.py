@@ -19,6 +19,7 @@ from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_PASSED
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits.audit_schedule import scheduled_audits
 from state_machine.clusters.observe import Observation
+from state_machine.later_seen import later_seen
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
 from state_machine.policy.phases import AUDITED, Phase, Trigger
 from state_machine.road.road_evidence import road_evidence
@@ -55,6 +56,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
     known = replace(
         known,
         observation_age_s=_age(now, look.at),
+        later=later_seen(look, snapshot.phase),
         silent={node: why for node, why in look.silent().items() if node not in snapshot.replaced},
         unreached={node: why for node, why in look.unreached().items() if node not in snapshot.replaced},
         holder=look.zookeeper.holder,

@@ -26,6 +26,7 @@ from state_machine.audits.inspections import Inspections
 from state_machine.clusters.observe import ClusterObserver, ControllerObservation, Observation
 from state_machine.driver_history import catch_up
 from state_machine.evidence import evidence
+from state_machine.later_seen import later_seen
 from state_machine.observations import (
     ReportedFinding,
     RoundObservation,
@@ -35,6 +36,7 @@ from state_machine.observations import (
 )
 from state_machine.operations import Operations
 from state_machine.policy.gates import Holder
+from state_machine.policy.later import later_findings
 from state_machine.policy.phases import BEFORE_TAKEOVER, BEYOND_DUAL_WRITE, WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
 from state_machine.store import Before, Snapshot, Store
@@ -306,10 +308,11 @@ def without_foreign_controllers(observed: Observation, runs: Container[str]) -> 
 
 
 def reported_findings(before: Before, observed: Observation) -> dict[str, list[ReportedFinding]]:
-    """Findings that the drivers name, and before the takeover those of the last check."""
+    """Findings that the drivers name, those of the log, and before the takeover those of the last check."""
     found = {
         "driver": [ReportedFinding.of_json(each) for controller in observed.controllers for each in controller.findings]
     }
+    found["log"] = [ReportedFinding.of(each) for each in later_findings(later_seen(observed, before.phase))]
     if before.check is not None:
         faults = list(before.check["file_faults"].values())
         said = before.check["findings"] if before.phase in BEFORE_TAKEOVER else ()

@@ -16,6 +16,7 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.quorum import CANNOT_ACTIVATE
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
+from migrator.model.later_kafka import registered_later
 from migrator.model.values import Listener, MigrationState
 from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
@@ -134,8 +135,7 @@ def activation_refusal(
         return None if migration_enabled else _beyond_us({METADATA_VERSION: bootstrap_level})
     match image.migration:
         case MigrationState.NONE if migration_enabled:
-            reason = "the log was begun without zookeeper.metadata.migration.enable; it can never be migrated to"
-            return CANNOT_ACTIVATE.found(reason=reason)
+            return CANNOT_ACTIVATE.found(reason=_why_no_migration(image))
         case MigrationState.MIGRATION if not migration_enabled:
             reason = "the log is in MIGRATION and zookeeper.metadata.migration.enable is off; finalizing is an act of "
             return CANNOT_ACTIVATE.found(reason=reason + "its own (zk2kraft.finalize.approval)")
@@ -144,6 +144,21 @@ def activation_refusal(
             return _beyond_us({METADATA_VERSION: image.metadata_version, **image.features})
         case _:
             return None
+
+
+def _why_no_migration(image: Image) -> str:
+    """The flag is on and the log has no state of a migration. A controller without the flag takes no broker that
+    migrates, so that one which is registered shows that there was a migration.
+    """
+    led = "a Kafka without ZooKeeper (4.0 or later) led the log, and its snapshot has no migration"
+    later = [each.name for each in registered_later(image)]
+    if later:
+        return f"{led}: {', '.join(later)}"
+    migrating = sorted(each.id for each in image.brokers.values() if each.migrating)
+    if migrating:
+        return f"the log has no migration, and brokers {migrating} are registered for one: {led}"
+    never = "it was begun without zookeeper.metadata.migration.enable and can never be migrated to"
+    return f"the log has no migration: {never}, or {led}"
 
 
 def _beyond_us(finalized: Mapping[str, int]) -> Occurrence | None:

@@ -228,6 +228,17 @@ NOT_MIRRORED = Finding(
     severity=Severity.WARNS,
 )
 
+UNFIT_NODE = Finding(
+    code="Z2K-2024",
+    says="{node} does not fit a migration that is under way: {reason}.",
+    means="Kafka 4.0 and later know nothing of ZooKeeper. Such a controller that leads writes nothing there, and its "
+    "snapshots forget the migration. A broker of it has no ZooKeeper mode to go back to.",
+    remedy="Put Kafka 3.9 back on this node before it leads, with an empty metadata directory if it wrote a snapshot, "
+    "and hold its package or image. If it leads, stop it: a controller that has the migration in its log goes on. "
+    "This code's runbook has the steps.",
+    cases=("F-48",),
+)
+
 UNEXPECTED = Finding(
     code="Z2K-2105",
     says="The driver met an unknown fault ({where}): {reason}.",

@@ -207,3 +207,12 @@ GUARD_REFUSES = Finding(
     means="Without zookeeper.metadata.migration.enable=true this controller could finalize the migration by accident.",
     remedy="Put the rendered file back (its predecessor is beside it). Only the phase FINALIZING removes the guard.",
 )
+
+KAFKA_WITHOUT_ZOOKEEPER = Finding(
+    code="Z2K-7042",
+    says="The guard does not start {file}: {jar} is of a Kafka without ZooKeeper.",
+    means="Kafka 4.0 and later ignore zookeeper.metadata.migration.enable. As leader such a controller ends "
+    "dual-write, and its snapshots forget the migration.",
+    remedy="Put Kafka 3.9 back where the start command takes its jars from, and hold the package or the image until "
+    "COMPLETED.",
+)

@@ -166,6 +166,26 @@ ZOOKEEPER_STILL_REACHABLE = Finding(
     severity=Severity.WARNS,
 )
 
+LATER_KAFKA = Finding(
+    code="Z2K-4232",
+    says="{node} runs a Kafka without ZooKeeper (metadata.version {lowest} to {highest}), and the migration is not "
+    "COMPLETED.",
+    means="Nothing is lost before such a controller leads. When it leads, nothing goes to ZooKeeper any more, and its "
+    "snapshots forget the migration. Such a broker has no ZooKeeper mode to go back to. No step forward begins.",
+    remedy="Put Kafka 3.9 back on this node before it leads; file and command stay. A controller that wrote a snapshot "
+    "meanwhile needs an empty metadata directory as well. Hold the package or the image until COMPLETED.",
+)
+
+LATER_KAFKA_LEADS = Finding(
+    code="Z2K-4233",
+    says="Dual-write has ended, and there is no way back: {reason}.",
+    means="Nothing goes to ZooKeeper, and brokers in ZooKeeper mode hear of no change. Producers and consumers work on "
+    "while leaders and replicas need no change there.",
+    remedy="Stop that controller, and do not start it again on its directory. If another controller still has the "
+    "migration in its log, it leads on, ZooKeeper is brought up to date, and the way back opens. The runbook has the "
+    "steps, also for a log without migration.",
+)
+
 LOSS_NOT_ACCEPTED = Finding(
     code="Z2K-4230",
     says="Nobody consented to what the rollback loses: {lost}.",

@@ -199,7 +199,9 @@ class LabFleet:
         if act == "status":
             return f"running pid {server.process.pid}" if server.is_running else "stopped"
         if act == "launch":
-            return " ".join([*server.behind, "java", server.main_class, str(server.properties_file)])
+            libs = (server.kafka or self.cluster.laboratory.artifacts).libs
+            words = [*server.behind, "java", "-cp", f"{libs}/*", server.main_class, str(server.properties_file)]
+            return " ".join(words)
         if self.before_act is not None:
             self.before_act(act, node)
         said = self._carry_out(act, node, server)

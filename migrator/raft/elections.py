@@ -241,6 +241,7 @@ def on_leader_left(q: QuorumState, left: LeaderLeft, now_ms: int) -> None:
         q.adopt(left.epoch, left.leader, now_ms)
         if isinstance(q.role, Follower) and q.role.leader == left.leader:
             q.role.has_fetched = False  # no leader works here any more, it says so itself: pre-votes are granted
+            q.role.is_left = True
             q.role.fetch_deadline_ms = now_ms + succession_delay_ms(q, left.successors)
     _answer_claim(q, left.request, error)
 

@@ -70,6 +70,8 @@ class QuorumState:
         self.role: Role = Unattached()
         self.requests = Requests(self.settings.request_timeout_ms, self.settings.retry_backoff_ms)
         self.stopping = False
+        self.unfit: frozenset[int] = frozenset()
+        """Voters that are never named as successors."""
         self.out: list[Effect] = []
         self.snapshot_ordered = False
         self.bytes_since_snapshot = 0
@@ -149,8 +151,13 @@ class QuorumState:
         self._move(ElectionState(epoch, leader=leader), Follower(leader, timeout_ms, now_ms + timeout_ms))
 
     def stand(self, now_ms: int, retries: int = 1) -> None:
-        """Try to become leader: ask first, in this epoch, whether it would succeed; without that, in the next epoch."""
-        if self.settings.pre_vote and self.others:
+        """Try to become leader: ask first, in this epoch, whether it would succeed; without that, in the next epoch.
+
+        Nor does it ask first where the leader has left and a voter is unfit. That one was not told, so it refuses
+        pre-votes until its own fetch timeout, and then it would stand itself.
+        """
+        must_win = bool(self.unfit) and isinstance(self.role, Follower) and self.role.is_left
+        if self.settings.pre_vote and self.others and not must_win:
             role = Prospective(now_ms + self.election_timeout_ms(), retries, granted={self.node_id})
             self._move(self.state, role)
         else:
@@ -188,7 +195,10 @@ class QuorumState:
         self.out.append(Lead(epoch, start))
 
     def resign(self, now_ms: int) -> None:
-        """Lead no more. Who has the most records is asked first to stand (R-595-03); the epoch has no other leader."""
+        """Lead no more. Who has the most records is asked first to stand (R-595-03); the epoch has no other leader.
+
+        An unfit voter is not told: it follows until its fetch timeout, and a fit one stands meanwhile.
+        """
         lead = self.role
         assert isinstance(lead, Leadership), f"resigns as {self.standing}"
 
@@ -196,9 +206,10 @@ class QuorumState:
             progress = lead.replicas.get(voter)
             return (1 if progress is None else -progress.end, voter)
 
-        successors = tuple(sorted(self.others, key=most_records_first))
+        fit = [each for each in self.others if each not in self.unfit]
+        successors = tuple(sorted(fit, key=most_records_first))
         deadline_ms = None if self.stopping else now_ms + self.election_timeout_ms()
-        self._move(self.state, Resigned(deadline_ms, successors, set(self.others)))
+        self._move(self.state, Resigned(deadline_ms, successors, set(successors)))
 
     def adopt(self, epoch: int, leader: int, now_ms: int) -> None:
         """Somebody knows who leads an epoch that is not below ours. A leader that is no voter is not believed.

@@ -154,6 +154,8 @@ class Follower:
     fetch_deadline_ms: int
     has_fetched: bool = False
     download: Download | None = None
+    is_left: bool = False
+    """The leader said that it leads no more."""
 
 
 @dataclass(slots=True)

@@ -156,6 +156,13 @@ class ResignRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class VotersUnfit:
+    """Voters that vote and must not lead, as far as it is in this node's hands; all of them, each time."""
+
+    voters: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Stopping:
     """The process is about to end."""
 
@@ -311,6 +318,7 @@ Event = (
     | SnapshotFailed
     | StorageMeasured
     | ResignRequested
+    | VotersUnfit
     | Stopping
     | FetchReceived
     | FetchSnapshotReceived

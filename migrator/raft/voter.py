@@ -34,7 +34,8 @@ successors in the order of their logs, so the next election needs no timeout.
 
 Where it differs from Kafka 3.9. A voter asks before it stands (KIP-996, Vote v2 of Kafka 4.0; decision 0011); against
 peers that do not know Vote v2 it behaves as 3.9 does. Flushes are batched: an append waits for the disk once, together
-with what came meanwhile. A leader steps down when its own disk fails, where stock halts the process. A log with
+with what came meanwhile. A leader that leaves tells no voter that its shell calls unfit to lead, where stock tells all.
+A leader steps down when its own disk fails, where stock halts the process. A log with
 dynamic voters (KIP-853) is refused at the start (Z2K-3020).
 """
 
@@ -82,6 +83,7 @@ from migrator.raft.types import (
     Ticked,
     VoteAnswered,
     VoteReceived,
+    VotersUnfit,
 )
 from migrator.wire.errors import Error
 
@@ -163,6 +165,8 @@ class Voter(QuorumState):
                 elections.start(self, now_ms)
             case ResignRequested():
                 self._on_resign_requested(event, now_ms)
+            case VotersUnfit(voters):
+                self.unfit = voters
             case Stopping():
                 self._on_stopping(now_ms)
             case _:

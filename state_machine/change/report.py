@@ -8,8 +8,10 @@ Elsewhere: reading the facts (facts.py), the parts (plan.py, durations.py, way_b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final, Literal
 
+from migrator.findings.road import LATER_KAFKA_LEADS
 from migrator.fleet.inventory import Window
 from migrator.fleet.roll import RollStep
 from migrator.model.verdict import Verdict
@@ -139,7 +141,8 @@ def _state(facts: ChangeFacts) -> Literal["planned", "under way", "completed", "
 
 
 def _notices(facts: ChangeFacts, back: GoingBack) -> tuple[str, ...]:
-    found = [f"{IRREVERSIBLE}: {UNDO[Phase.FINALIZING].does}"] if back.irreversible else []
+    found = [f"{IRREVERSIBLE}: {back.now.does}"] if back.irreversible else []
+    found += led_by_later_kafka(facts)
     found += [f"steps forward are paused: {facts.snapshot.migration.paused}"] if facts.snapshot.migration.paused else []
     found += [
         f"{each.role} {each.node_id} failed: {each.code} {each.cause}"
@@ -147,6 +150,17 @@ def _notices(facts: ChangeFacts, back: GoingBack) -> tuple[str, ...]:
         if each.step == RollStep.FAILED
     ]
     return tuple(found)
+
+
+def led_by_later_kafka(facts: ChangeFacts) -> list[str]:
+    """Also when it is over: nothing went to ZooKeeper meanwhile, and its directory is not to be used again."""
+    led = None if facts.snapshot.observation is None else facts.snapshot.observation.later_led
+    if led is None:
+        return []
+    times = " to ".join(datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for at in (led.since, led.until))
+    said = f"controller {led.node} led with a Kafka without ZooKeeper, from {times} as observed"
+    code = LATER_KAFKA_LEADS.code
+    return [f"{said}: nothing went to ZooKeeper then, and its snapshots have no migration ({code})"]
 
 
 def _window(window: Window) -> str:
@@ -177,7 +191,7 @@ def _going_back(facts: ChangeFacts, restarts: Sequence[Restart]) -> GoingBack:
         phases=phases,
         last_by_command=next((each.phase for each in reversed(phases) if each.command), ""),
         last_moment=LAST_MOMENT,
-        irreversible=is_irreversible(facts.snapshot.phase),
+        irreversible=is_irreversible(facts.snapshot.phase, facts.observed.later),
         irreversible_since=since,
     )
 
@@ -185,7 +199,7 @@ def _going_back(facts: ChangeFacts, restarts: Sequence[Restart]) -> GoingBack:
 def _now(facts: ChangeFacts, restarts: Sequence[Restart]) -> WayBackNow:
     road = facts.observed.road
     back = None if road is None else road.back
-    undo = undo_of(facts.snapshot.phase, back)
+    undo = undo_of(facts.snapshot.phase, back, facts.observed.later)
     verdict = readiness(facts.snapshot.phase, facts.observed) if back is not None else _verdict_of_rollback(facts)
     seconds = None if back is None or back.total_s is None else round(back.total_s, 1)
     consent = None if back is None else back.consent
@@ -211,11 +225,16 @@ def _verdict_of_rollback(facts: ChangeFacts) -> Verdict | None:
 
 
 def irreversible_since(facts: ChangeFacts) -> float | None:
-    """When the first file without the flag was in use, by the journal; else when the finalize was intended."""
+    """When the first file without the flag was in use, by the journal; else when the finalize was intended; else since
+    when a Kafka without ZooKeeper has ended dual-write.
+    """
     final = [row for row in facts.journal if row.roll == Roll.FINAL and row.began_at is not None]
     began = [row.began_at for row in final if row.began_at is not None and row.step in WITHOUT_FLAG]
     intent = document(facts.snapshot, INTENT, IntentDocument)
-    return min(began) if began else None if intent is None else intent.at
+    if began or intent is not None:
+        return min(began) if began else None if intent is None else intent.at
+    later = facts.observed.later
+    return later.led_since if later.has_ended_dual_write else None
 
 
 # --- what happened ----------------------------------------------------------------------------------------

@@ -293,6 +293,7 @@ def _measures(facts: ChangeFacts) -> Iterator[str]:
 def _undo(facts: ChangeFacts) -> Iterator[str]:
     phase = facts.snapshot.phase
     road = facts.observed.road
-    undo = undo_of(phase, None if road is None else road.back)
-    if undo.command and not is_irreversible(phase):
+    later = facts.observed.later
+    undo = undo_of(phase, None if road is None else road.back, later)
+    if undo.command and not is_irreversible(phase, later):
         yield f"the undo from here was not tried: {undo.command}"

@@ -23,8 +23,9 @@ import msgspec
 from migrator.driver.only_kraft import only_kraft
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import METADATA_VERSION, Image
+from migrator.model.later_kafka import LaterNode, is_without_zookeeper, levels_of
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
-from migrator.model.values import Broker, Controller, FeatureRange
+from migrator.model.values import Broker, Controller
 from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
 from migrator.node.transport.broker_client import BrokerConnection
@@ -32,7 +33,7 @@ from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import TornBatchError, peek, read_batches
 from migrator.wire.messages.configs import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
+from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from migrator.wire.messages.raft import (
     DescribeQuorumPartition,
     DescribeQuorumPartitionResult,
@@ -74,6 +75,9 @@ SNAPSHOT_BYTES_MAX: Final = 1 << 30
 LOOK_S: Final = 4.0
 """Longest look; a log that is longer than one look can read is read on by the next one."""
 ANSWER_S: Final = 2.0
+SOFTWARE_EVERY_S: Final = 3.0
+SOFTWARE_ANSWER_S: Final = 1.0
+"""A voter that is silent may not take the look's time."""
 ON_A_THREAD_BYTES: Final = 1 << 16
 NO_OP_KEY: Final = 20
 MIGRATION_KEY: Final = 21
@@ -110,6 +114,18 @@ class LogController(msgspec.Struct, frozen=True):
     incarnation: str
     zk_migration_ready: bool
     levels: tuple[int, int] | None = None
+
+
+class VoterSoftware(msgspec.Struct, frozen=True):
+    """What a voter answers to ApiVersions: its range of metadata.version, and whether it runs with the migration flag.
+
+    It is of the process that runs, also where nobody can register, or where a leader registers everybody as not ready.
+    """
+
+    id: int
+    lowest: int
+    highest: int
+    zk_migration_ready: bool
 
 
 class LogVoter(msgspec.Struct, frozen=True):
@@ -156,6 +172,8 @@ class LogObservation(msgspec.Struct, frozen=True):
     brokers: tuple[LogBroker, ...] = ()
     controllers: tuple[LogController, ...] = ()
     voters: tuple[LogVoter, ...] = ()
+    software: tuple[VoterSoftware, ...] = ()
+    """Of voters that answered lately."""
     topics: int = 0
     partitions: int = 0
     under_replicated: int = 0
@@ -173,6 +191,23 @@ class LogObservation(msgspec.Struct, frozen=True):
     @property
     def known(self) -> bool:
         return not self.problem
+
+    @property
+    def later(self) -> tuple[LaterNode, ...]:
+        """Nodes of a release without ZooKeeper, voters first. An answer counts more than a registration."""
+        answered = {each.id: (each.lowest, each.highest) for each in self.software}
+        registered = {each.id: each.levels for each in self.controllers if each.levels is not None}
+        voters = ((node, True, levels) for node, levels in sorted({**registered, **answered}.items()))
+        brokers = ((each.id, False, each.levels) for each in self.brokers if each.mode == "KRaft")
+        return tuple(
+            LaterNode(node, is_voter, *levels)
+            for node, is_voter, levels in (*voters, *brokers)
+            if levels is not None and is_without_zookeeper(levels)
+        )
+
+    @property
+    def later_leader(self) -> LaterNode | None:
+        return next((each for each in self.later if each.is_voter and each.id == self.leader), None)
 
     def broker(self, broker_id: int) -> LogBroker | None:
         return next((each for each in self.brokers if each.id == broker_id), None)
@@ -216,6 +251,8 @@ class LogObserver:
             voter.id: BrokerConnection(voter.host, voter.port, "zk2kraft-service", security) for voter in voters
         }
         self._leader: int | None = None
+        self._software: dict[int, VoterSoftware] = {}
+        self._asked_at: float | None = None
         self._begin()
 
     @property
@@ -238,6 +275,7 @@ class LogObserver:
             async with asyncio.timeout(self._look_s):
                 quorum = await self._describe()
                 await self._read_to(quorum)
+                await self._ask_software(now)
                 figures = await asyncio.to_thread(self._counter.count, self._replay.image)
         except TimeoutError:
             return LogObservation(now, f"the quorum did not answer within {self._look_s:.0f} s")
@@ -265,14 +303,34 @@ class LogObserver:
 
     async def levels_of(self, node: int) -> VoterLevels:
         """What a voter says of itself in ApiVersions. Raises OSError or TimeoutError."""
-        request = ApiVersionsRequest(client_software_name="zk2kraft-service", client_software_version="1")
-        answer = await self._connections[node].ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, ANSWER_S)
-        supported = next((each for each in answer.supported_features if each.name == METADATA_VERSION), None)
-        if answer.error_code or supported is None:
-            raise OSError(f"controller {node} answers ApiVersions without metadata.version (error {answer.error_code})")
+        answer, supported = await self._api_versions(node, ANSWER_S)
         finalized = next((each for each in answer.finalized_features if each.name == METADATA_VERSION), None)
         level = 0 if finalized is None else finalized.max_version_level
         return VoterLevels(supported.min_version, supported.max_version, level)
+
+    async def _api_versions(self, node: int, within_s: float) -> tuple[ApiVersionsResponse, SupportedFeatureKey]:
+        """With its range of metadata.version. Raises OSError or TimeoutError."""
+        request = ApiVersionsRequest(client_software_name="zk2kraft-service", client_software_version="1")
+        answer = await self._connections[node].ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, within_s)
+        supported = next((each for each in answer.supported_features if each.name == METADATA_VERSION), None)
+        if answer.error_code or supported is None:
+            raise OSError(f"controller {node} answers ApiVersions without metadata.version (error {answer.error_code})")
+        return answer, supported
+
+    async def _ask_software(self, now: float) -> None:
+        """Every voter, at most every few seconds. One that does not answer is not known."""
+        if self._asked_at is not None and 0 <= now - self._asked_at < SOFTWARE_EVERY_S:
+            return
+        self._asked_at = now
+        answers = await asyncio.gather(*(self._software_of(voter.id) for voter in self._voters))
+        self._software = {each.id: each for each in answers if each is not None}
+
+    async def _software_of(self, node: int) -> VoterSoftware | None:
+        try:
+            answer, supported = await self._api_versions(node, SOFTWARE_ANSWER_S)
+        except (OSError, TimeoutError, FindingError):
+            return None
+        return VoterSoftware(node, supported.min_version, supported.max_version, answer.zk_migration_ready)
 
     async def raise_level(self, level: int, observed: LogObservation) -> None:
         """Ask the leader to finalize metadata.version at `level`, upgrade only. Raises OSError when it is refused."""
@@ -462,6 +520,7 @@ class LogObserver:
             brokers=tuple(_broker(each, figures) for _, each in sorted(image.brokers.items())),
             controllers=tuple(_controller(each) for _, each in sorted(image.controllers.items())),
             voters=_voters(quorum),
+            software=tuple(each for _, each in sorted(self._software.items())),
             topics=len(image.topics),
             partitions=figures.partitions,
             under_replicated=figures.under_replicated,
@@ -514,17 +573,13 @@ def _broker(broker: Broker, figures: PartitionFigures) -> LogBroker:
         under_replicated=0 if mine is None else mine.under_replicated,
         unassigned_dirs=0 if mine is None else mine.unassigned_dirs,
         offline_dirs=0 if mine is None else len(mine.offline_dirs),
-        levels=_levels(broker.features),
+        levels=levels_of(broker.features),
     )
 
 
 def _controller(controller: Controller) -> LogController:
     incarnation = str(uuid.UUID(bytes=controller.incarnation))
-    return LogController(controller.id, incarnation, controller.zk_migration_ready, _levels(controller.features))
-
-
-def _levels(features: Sequence[FeatureRange]) -> tuple[int, int] | None:
-    return next(((each.lowest, each.highest) for each in features if each.name == METADATA_VERSION), None)
+    return LogController(controller.id, incarnation, controller.zk_migration_ready, levels_of(controller.features))
 
 
 def _voters(quorum: DescribeQuorumPartitionResult) -> tuple[LogVoter, ...]:

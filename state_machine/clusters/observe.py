@@ -137,6 +137,14 @@ class Gap(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class LaterLed(msgspec.Struct, frozen=True):
+    """A controller without ZooKeeper led before the end of the migration: which, first and last found, wall times."""
+
+    node: int
+    since: float
+    until: float
+
+
 class Observation(msgspec.Struct, frozen=True):
     """One look. Times are wall times in seconds.
 
@@ -150,6 +158,7 @@ class Observation(msgspec.Struct, frozen=True):
     brokers_gone_since: since when looks have found `/brokers/ids` empty.
     unled_since: since when looks at the log have found nobody who leads it, or could not read it.
     zookeeper_at: when `zookeeper` was read; before `at` where it is read less often.
+    later_led: the last controller without ZooKeeper that was found to lead before the end of the migration.
     """
 
     at: float
@@ -166,6 +175,7 @@ class Observation(msgspec.Struct, frozen=True):
     brokers_gone_since: float | None = None
     unled_since: float | None = None
     zookeeper_at: float | None = None
+    later_led: LaterLed | None = None
 
     @property
     def active(self) -> ControllerObservation | None:
@@ -398,7 +408,15 @@ def summed_up(
         lacking_since=_since(earlier.lacking_since, now) if lacking else None,
         unled_since=_since(earlier.unled_since, now) if log is not None and not seen_log.known else None,
         brokers_gone_since=_since(earlier.brokers_gone_since, now) if gone else None,
+        later_led=_later_led(earlier.later_led, seen_log, now),
     )
+
+
+def _later_led(before: LaterLed | None, log: LogObservation, now: float) -> LaterLed | None:
+    leader = log.later_leader if log.known and log.migration != MigrationState.POST_MIGRATION.name else None
+    if leader is None:
+        return before
+    return LaterLed(leader.id, now if before is None or before.node != leader.id else before.since, now)
 
 
 def _with_gap(before: tuple[Gap, ...], now: float, seconds: float | None) -> tuple[Gap, ...]:

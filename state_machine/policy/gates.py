@@ -28,6 +28,7 @@ from migrator.findings.service import (
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import ScheduledAudits, last_audit
+from state_machine.policy.later import NO_LATER, LaterObserved, dual_write_goes_on, no_later_kafka
 from state_machine.policy.road_observations import RoadEvidence, Roll
 
 OBSERVATION_FRESH_S: Final = 10.0
@@ -117,6 +118,7 @@ class Evidence:
     rival:       the other migration to which this cluster belongs.
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     road: what is known of the way from dual-write on; None before it.
+    later: nodes that run a Kafka without ZooKeeper.
     """
 
     observation_age_s: float | None
@@ -147,6 +149,7 @@ class Evidence:
     audits: ScheduledAudits | None = None
     rival: str | None = None
     road: RoadEvidence | None = None
+    later: LaterObserved = NO_LATER
 
 
 Gate: TypeAlias = Callable[[Evidence], Verdict]
@@ -243,6 +246,7 @@ def quorum_has_formed(evidence: Evidence) -> Verdict:
                 evidence.driver_state not in BEFORE_BROKERS,
                 evidence.driver_reason,
             ),
+            no_later_kafka(evidence.later),
         )
     )
 
@@ -262,6 +266,7 @@ def brokers_have_joined(evidence: Evidence) -> Verdict:
                 not missing,
                 f"not registered: brokers {missing}" if missing else f"{len(evidence.brokers)} brokers are registered",
             ),
+            no_later_kafka(evidence.later),
         )
     )
 
@@ -272,6 +277,7 @@ def takeover_may_begin(evidence: Evidence) -> Verdict:
         (
             not_paused(evidence),
             cluster_is_free(evidence),
+            no_later_kafka(evidence.later),
             *worth_rehearsing(evidence).conditions,
             *_rehearsal_checks(evidence.rehearsal),
             *_confirmation_checks(evidence.confirmation),
@@ -353,6 +359,7 @@ def copy_is_proven(evidence: Evidence) -> Verdict:
                 "the result of the audit is unknown; the service runs another audit" if audit is None else audit.said,
                 () if audit is None else audit.codes,
             ),
+            no_later_kafka(evidence.later),
         )
     )
 
@@ -365,6 +372,7 @@ def rollback_is_possible(evidence: Evidence) -> Verdict:
         (
             observed_at(evidence),
             controllers_answer(evidence),
+            dual_write_goes_on(evidence.later),
             Condition("the driver can roll back", evidence.can_roll_back, driver_text(evidence)),
             Condition("every broker has acknowledged its updates", not silent, silent or "all brokers have"),
             versions_follow(evidence),
@@ -494,6 +502,7 @@ def standing(evidence: Evidence) -> Verdict:
                 finding[1] if fenced and finding is not None else "it is unchanged",
                 (finding[0],) if finding is not None else (CLUSTER_DISAGREES.code,),
             ),
+            no_later_kafka(evidence.later),
         )
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from migrator.findings.fleet import GUARD_NOT_PROVEN
+from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER
 from migrator.findings.preflight import BROKER_SETTING_FORBIDS
 from migrator.findings.road import (
     BACKUP_FAILED,
@@ -40,7 +40,9 @@ LACKING_WORTH_NAMING_S: Final = 60.0
 """A restarted broker is back in the ISRs of a small cluster in seconds; the flaw of docs/undo.md never passes."""
 LEVELS_FRESH_S: Final = 60.0
 _CANARY: Final = (CANARY_OVER_BUDGET.code,)
-PROVEN: Final = "proven"
+LATER_JAR: Final = KAFKA_WITHOUT_ZOOKEEPER.code
+PROVEN: Final = frozenset({"proven", "proven, but its Kafka is not seen"})
+"""States of a guard. Where its Kafka is not seen from here, the guard itself looks at each start."""
 
 UNKNOWN: Final = RoadEvidence(
     fleet_problem="the service has not looked yet", log_problem="the service has not looked yet"
@@ -225,24 +227,22 @@ def not_read(road: RoadEvidence) -> tuple[list[str], list[str]]:
 
 
 def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
-    """One condition per host: a stock controller that starts without the flag could end the migration."""
+    """One condition per host: a stock controller that starts without the flag could end the migration.
+
+    No waiver lifts that jars of a Kafka without ZooKeeper would be started.
+    """
     fresh = road.files is not None and road.files.age_s < FILES_FRESH_S
     if not road.guards or not fresh:
         said = "the service read no host in the last 2 minutes"
         return (Condition("the guard of every controller is proven", False, said, (GUARD_NOT_PROVEN.code,)),)
-    return tuple(
-        or_waived(
-            road,
-            Condition(
-                f"the guard of controller {each.node} is proven",
-                each.state == PROVEN,
-                f"{each.state}: {each.reason}",
-                (GUARD_NOT_PROVEN.code,),
-            ),
-            each.node,
-        )
-        for each in road.guards
-    )
+    found = []
+    for each in road.guards:
+        later = LATER_JAR in each.reason
+        code = LATER_JAR if later else GUARD_NOT_PROVEN.code
+        name = f"the guard of controller {each.node} is proven"
+        condition = Condition(name, each.state in PROVEN, f"{each.state}: {each.reason}", (code,))
+        found.append(condition if later else or_waived(road, condition, each.node))
+    return tuple(found)
 
 
 def or_waived(road: RoadEvidence, condition: Condition, node: int | None = None) -> Condition:

@@ -29,6 +29,7 @@ from state_machine.policy.gates import (
     not_paused,
     observed_at,
 )
+from state_machine.policy.later import no_later_kafka
 from state_machine.policy.road_conditions import (
     LEVELS_FRESH_S,
     _all_voters,
@@ -74,6 +75,7 @@ def may_join_brokers(evidence: Evidence) -> Verdict:
             Condition(
                 "the driver waits for brokers", evidence.driver_state == State.WAIT_BROKERS, driver_text(evidence)
             ),
+            no_later_kafka(evidence.later),
             *may_go_on_joining(evidence),
             Condition(
                 "the rolling restart is not begun yet", not begun.nodes, begun.text if begun.nodes else "it is not"
@@ -89,6 +91,7 @@ def may_roll_brokers(evidence: Evidence) -> Verdict:
         (
             not_paused(evidence),
             observed_at(evidence),
+            no_later_kafka(evidence.later),
             *schedule_checks(evidence.audits),
             Condition("the driver is in dual-write", evidence.driver_state == State.DUAL_WRITE, driver_text(evidence)),
             fleet_is_operable(road),
@@ -110,6 +113,7 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
         (
             not_paused(evidence),
             observed_at(evidence),
+            no_later_kafka(evidence.later),
             *schedule_checks(evidence.audits),
             log_is_observed(road),
             fleet_is_operable(road),
@@ -187,6 +191,7 @@ def controllers_are_replaced(evidence: Evidence) -> Verdict:
         (
             observed_at(evidence),
             log_is_observed(road),
+            no_later_kafka(evidence.later),
             _roll_is_complete(road, Roll.STOCK, "every controller was replaced by stock"),
             every_voter_is_stock(road),
             voters_follow(road),
@@ -205,6 +210,7 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
             not_paused(evidence),
             observed_at(evidence),
             log_is_observed(road),
+            no_later_kafka(evidence.later),
             every_registration_is_kraft(road),
             Condition(
                 f"/brokers/ids is empty, and was for {least:g} s",
@@ -312,6 +318,7 @@ def finalize_is_committed(evidence: Evidence) -> Verdict:
                 (NOT_OBSERVED.code,),
             ),
             log_is_observed(road),
+            no_later_kafka(evidence.later),
             _roll_is_complete(road, Roll.FINAL, "every controller runs without the migration flag"),
             state_is(road, MigrationState.POST_MIGRATION),
             Condition(

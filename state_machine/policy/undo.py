@@ -12,6 +12,7 @@ from typing import Final
 
 from migrator.model.verdict import Verdict
 from state_machine.policy.gates import Evidence
+from state_machine.policy.later import NO_LATER, LaterObserved
 from state_machine.policy.phases import BEFORE_TAKEOVER, LED_BACK_FROM, TRANSITIONS, Phase, Trigger
 from state_machine.policy.road_observations import WayBack
 from state_machine.policy.way_back_gates import brokers_may_return, controllers_may_return
@@ -77,8 +78,21 @@ _FINAL: Final = Undo(
 )
 
 
-def undo_of(phase: Phase, back: WayBack | None) -> Undo:
+_LATER: Final = Undo(
+    "",
+    "nothing can be undone while this is so. Stop that controller: one that still has the migration in its log leads "
+    "on then, and the way back opens (runbook of Z2K-4233)",
+    "none",
+    "what was changed since then, if ZooKeeper is used again",
+    "0 s",
+)
+"""A Kafka without ZooKeeper leads, or the log lost the migration by it."""
+
+
+def undo_of(phase: Phase, back: WayBack | None, later: LaterObserved = NO_LATER) -> Undo:
     """back: what a rollback would do and lose now."""
+    if later.has_ended_dual_write and phase not in NO_RETURN:
+        return replace(_LATER, does=f"{later.why_ended}: {_LATER.does}")
     if back is not None and phase is Phase.DUAL_WRITE:
         lost = "; ".join(back.lost) or "nothing that ZooKeeper lacks"
         return replace(UNDO[phase], lost=f"{lost}; {_RETIRED}")
@@ -123,5 +137,6 @@ NO_RETURN: Final = (Phase.FINALIZING, Phase.COMPLETED)
 """Phases that nothing leads back from."""
 
 
-def is_irreversible(phase: Phase) -> bool:
-    return phase in NO_RETURN
+def is_irreversible(phase: Phase, later: LaterObserved = NO_LATER) -> bool:
+    """Also while a Kafka without ZooKeeper has ended dual-write, in whatever phase."""
+    return phase in NO_RETURN or later.has_ended_dual_write

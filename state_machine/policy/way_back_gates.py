@@ -27,6 +27,7 @@ from state_machine.policy.gates import (
     rollback_is_possible,
     zookeeper_is_controller,
 )
+from state_machine.policy.later import no_later_kafka
 from state_machine.policy.road_conditions import (
     APPROVAL_S,
     a_broker_is_controller,
@@ -51,6 +52,7 @@ def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
     return Verdict(
         (
             observed_at(evidence),
+            no_later_kafka(evidence.later),
             log_is_observed(road),
             state_is(road, MigrationState.MIGRATION),
             claim_is_ours(evidence),
@@ -103,6 +105,7 @@ def brokers_may_return(evidence: Evidence) -> Verdict:
         (
             observed_at(evidence),
             controllers_answer(evidence),
+            no_later_kafka(evidence.later),
             Condition("the driver can roll back", evidence.can_roll_back, driver_text(evidence)),
             claim_is_ours(evidence),
             *((log_is_observed(road), fleet_is_operable(road)) if back.restarts else ()),
@@ -128,6 +131,7 @@ def controllers_may_return(evidence: Evidence) -> Verdict:
             observed_at(evidence),
             controllers_answer(evidence),
             finalize_is_not_begun(road),
+            no_later_kafka(evidence.later),
             log_is_observed(road),
             *every_voter_has_the_flag(evidence),
             claim_is_ours(evidence),
@@ -154,6 +158,10 @@ def every_voter_has_the_flag(evidence: Evidence) -> tuple[Condition, ...]:
     road = road_of(evidence)
     ids, wanted = {each.id for each in road.voters}, set(evidence.controllers)
     without = [each.id for each in road.voters if each.ready is not True]
+    later = [each for each in without if evidence.later.node(each, is_voter=True) is not None]
+    others = [each for each in without if each not in later]
+    reasons = [f"voters {later} know no such flag: their Kafka is without ZooKeeper"] if later else []
+    reasons += [f"voters {others} are not registered as ready for the migration"] if others else []
     return (
         Condition(
             "every voter is known",
@@ -163,9 +171,7 @@ def every_voter_has_the_flag(evidence: Evidence) -> tuple[Condition, ...]:
         Condition(
             "no voter runs without the migration flag",
             bool(ids) and not without,
-            f"voters {without} are not registered as ready for the migration"
-            if without
-            else "every voter is registered as ready for the migration",
+            "; ".join(reasons) or "every voter is registered as ready for the migration",
         ),
     )
 

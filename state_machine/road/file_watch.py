@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.fleet import GUARD_NOT_PROVEN
+from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of, predecessor_path
 from migrator.fleet.guard import Proof, guard_proof
@@ -167,6 +167,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         found += [
             GUARD_NOT_PROVEN.found(node=each.node, reason=each.reason)
             for each in files.guards
-            if each.state != Proof.PROVEN and not waived & {each.node, None}
+            if each.state not in (Proof.PROVEN, Proof.KAFKA_NOT_SEEN)
+            and not (waived & {each.node, None} and KAFKA_WITHOUT_ZOOKEEPER.code not in each.reason)
         ]
     return tuple(found)

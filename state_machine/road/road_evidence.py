@@ -167,12 +167,14 @@ def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...
     found = []
     for each in log.voters:
         registered = log.controller(each.id)
+        answered = next((one for one in log.software if one.id == each.id), None)
+        said = registered if answered is None else answered
         found.append(
             VoterObserved(
                 id=each.id,
                 stock=each.id in replaced and each.id in silent,
                 lag=each.lag,
-                ready=None if registered is None else registered.zk_migration_ready,
+                ready=None if said is None else said.zk_migration_ready,
                 behind_record=committed and each.log_end > log.migration_at,
                 caught_up_ms_ago=each.caught_up_ms_ago,
             )

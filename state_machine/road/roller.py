@@ -49,6 +49,7 @@ from state_machine.clusters.observe import ClusterObserver
 from state_machine.clusters.remote_ports import accepts
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.later import no_later_kafka
 from state_machine.policy.road_conditions import (
     canary_is_well,
     claim_is_ours,
@@ -600,11 +601,12 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
     """What has to hold before any node of this roll is stopped."""
     road = road_of(evidence)
     common = (log_is_observed(road), every_broker_is_ready(road), *replicas_are_whole(road), replicas_are_settled(road))
-    common = (*common, *canary_is_well(road))
+    common = (no_later_kafka(evidence.later), *common, *canary_is_well(road))
     zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
     match roll:
         case Roll.JOIN:
-            return Verdict((*may_go_on_joining(evidence), replicas_are_settled(road), *canary_is_well(road)))
+            joined = (no_later_kafka(evidence.later), *may_go_on_joining(evidence))
+            return Verdict((*joined, replicas_are_settled(road), *canary_is_well(road)))
         case Roll.KRAFT:
             return Verdict((*common, zookeeper_follows(road)))
         case Roll.BACK:

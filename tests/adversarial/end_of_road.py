@@ -38,6 +38,7 @@ from tests.adversarial.stories_forward import (
     later_kafka_on_our_log,
     zookeeper_and_controllers_dead,
 )
+from tests.adversarial.stories_later import later_kafka_in_dual_write, later_kafka_in_soak
 from tests.adversarial.stories_versions import LAST_WITH_SCHEMA_2, brokers_of_3_6, upgraded_in_dual_write
 
 STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
@@ -49,6 +50,8 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         zookeeper_and_controllers_dead,
         flagless_voter,
         later_kafka_on_our_log,
+        later_kafka_in_dual_write,
+        later_kafka_in_soak,
         secured_estate,
         secured_estate_back,
         disk_that_dies,

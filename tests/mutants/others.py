@@ -180,4 +180,11 @@ FAULTS: Final = (
         "each export that fails leaves its file on the disk",
         ("tests/unit/zk/test_backup.py", "tests/unit/node/test_zookeeper_exports.py"),
     ),
+    Fault(
+        PHASES + "policy/later.py",
+        "        return self.leader is not None or self.forgotten",
+        "        return self.forgotten",
+        "undo is offered while a Kafka without ZooKeeper leads and nothing goes to ZooKeeper",
+        ("tests/unit/state_machine/test_later_kafka.py",),
+    ),
 )

@@ -130,4 +130,11 @@ FAULTS: Final = (
         "the refusal of the only voter that can be asked does not count",
         UNIT,
     ),
+    Fault(
+        RAFT + "quorum.py",
+        "[each for each in self.others if each not in self.unfit]",
+        "list(self.others)",
+        "a leader that leaves names a Kafka without ZooKeeper as its successor, which ends dual-write",
+        UNIT,
+    ),
 )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from migrator.controller.incarnations import registered_by_others
+from migrator.model.later_kafka import is_release
 from migrator.model.values import Controller
 from migrator.node.config.properties import VoterAddress
 from migrator.node.leader.pending_appends import LeadershipLost
@@ -36,9 +37,20 @@ class VoterObservations:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[str, int]] = {}
+        self._releases: dict[int, str] = {}
 
-    def fetched(self, replica: int, software: str, now_ms: int) -> None:
+    def fetched(self, replica: int, software: str, now_ms: int, release: str = "") -> None:
+        """release: of that software, as it names itself; empty when it does not say."""
         self._seen[replica] = software, now_ms
+        self._releases[replica] = release
+
+    def releases(self, now_ms: int) -> dict[int, str]:
+        """By voter that fetched lately, its release: of ours, and of Kafka where it says a number."""
+        return {
+            voter: self._releases[voter]
+            for voter, (software, at_ms) in self._seen.items()
+            if now_ms - at_ms <= HEARD_MS and (software == OUR_SOFTWARE or is_release(self._releases[voter]))
+        }
 
     def foreign(self, others: Iterable[int], now_ms: int) -> tuple[str, ...]:
         """Every voter that is not known to run our software now, with what is known of it."""

@@ -174,7 +174,7 @@ class ControllerApis:
                 caller.software = request.client_software_name
                 caller.release = request.client_software_version
             case FetchRequest() if (replica := replica_of(request)) in self._raft.voter.voters:
-                self._seen.fetched(replica, caller.software, self._raft.now_ms())
+                self._seen.fetched(replica, caller.software, self._raft.now_ms(), caller.release)
             case _:
                 pass
 

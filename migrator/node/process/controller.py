@@ -44,6 +44,7 @@ from migrator.node.leader.active_controller import ActiveController, CommitListe
 from migrator.node.leader.gatekeeper import NoDriver
 from migrator.node.leader.periodic_tasks import run_periodic_tasks
 from migrator.node.leader.registration import registration_of, stay_registered
+from migrator.node.leader.unfit_watch import UnfitWatch
 from migrator.node.leader.voter_observations import QuorumView, VoterObservations
 from migrator.node.listener.controller_apis import ControllerApis
 from migrator.node.listener.server import ControllerServer
@@ -130,6 +131,7 @@ class _Parts:
     driver: DriverNode | None
     acts: DriverActs | None
     servers: list[ControllerServer]
+    unfit: UnfitWatch | None = None
 
 
 class ControllerProcess:
@@ -271,6 +273,7 @@ class ControllerProcess:
             driver, acts = self._start_driver(parts, before)
             commit_listeners.join(driver)
             parts.session, parts.driver, parts.acts = before.session, driver, acts
+            parts.unfit = UnfitWatch(raft, controller, parts.observed)
         await self._listen(parts)
         self._start_control(loop, parts, meta)
         raft.start()
@@ -291,6 +294,9 @@ class ControllerProcess:
             asyncio.create_task(self._loop_delay.measure(), name="loop-delay"),
             asyncio.create_task(registering, name="registration"),
         ]
+        if parts.unfit is not None:
+            watching = kept("looking for unfit nodes", parts.unfit.run, _alarm_of(parts.driver))
+            self._tasks.append(asyncio.create_task(watching, name="unfit-nodes"))
         for task in self._tasks:
             task.add_done_callback(self._watch_task)
 
@@ -396,6 +402,7 @@ class ControllerProcess:
                 connections=self._connections,
                 denials=self._denials,
                 certificates=self._certificates(parts),
+                unfit=() if parts.unfit is None else parts.unfit.findings,
             ),
             metrics=parts.raft.metrics,
             driver=parts.driver,

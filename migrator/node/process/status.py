@@ -56,10 +56,11 @@ def status(
     connections: Connections,
     denials: Denials,
     certificates: Sequence[RenewedContext] = (),
+    unfit: Sequence[Occurrence] = (),
 ) -> ControllerStatus:
     """run: the incarnation of this process; moves in the driver's history are numbered within it.
 
-    certificates: those of its listeners and of its own connections.
+    certificates: those of its listeners and of its own connections. unfit: nodes that do not fit the migration.
     """
     found = ControllerStatus(
         node=raft.voter.node_id,
@@ -82,6 +83,7 @@ def status(
                 connections.finding,
                 *denials.findings,
                 *not_renewed(certificates),
+                *unfit,
             )
             if each is not None
         ),

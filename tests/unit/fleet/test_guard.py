@@ -14,7 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.fleet.guard import GUARD_SHA256, Proof, finalize_token, guard_proof, prove_guard, why_not_used
+from migrator.fleet.guard import (
+    GUARD_SHA256,
+    Proof,
+    finalize_token,
+    guard_proof,
+    is_jar_without_zookeeper,
+    places_of,
+    prove_guard,
+    why_not_used,
+)
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FileKind, Wanted, render
 from tests.support.hosts import FakeHost
@@ -272,3 +281,108 @@ def test_what_a_host_does_not_say_is_told_apart_from_a_host_without_guard() -> N
     assert guard_proof(FakeHost(), "/guard", "/c.properties").state is Proof.NOT_PROVEN  # no such file
     assert guard_proof(FakeHost(files={"/guard": b"another"}), "/guard", "/c.properties").state is Proof.NOT_PROVEN
     assert guard_proof(blind, "/guard", "/c.properties").state is Proof.NOT_READ  # nobody knows how it starts
+
+
+# --- a Kafka without ZooKeeper ----------------------------------------------------------------------------
+
+
+def a_kafka(home: Path, *jars: str) -> Path:
+    """A start command that says that it was started, and jars beside it, as a tarball lays them out."""
+    (home / "bin").mkdir(parents=True)
+    (home / "libs").mkdir()
+    for jar in jars:
+        (home / "libs" / jar).touch()
+    command = home / "bin" / "kafka-server-start.sh"
+    command.write_text('#!/bin/sh\necho "started $1"\n')
+    command.chmod(0o755)
+    return command
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("jars", "starts"),
+    [
+        (("kafka_2.13-3.9.2.jar", "kafka-server-common-3.9.2.jar", "kafka-clients-3.9.2.jar"), True),
+        (("kafka_2.13-4.0.0.jar", "kafka-server-common-4.0.0.jar"), False),
+        (("kafka_2.13-3.9.2.jar", "kafka-server-4.1.2.jar"), False),  # an upgrade that left jars of both
+        (("kafka-server-common-4.4.0.jar",), False),
+        (("kafka_2.13-10.0.0.jar",), False),
+        (("kafka_2.13-7.9.0-ccs.jar", "kafka-server-common-7.9.0-ccs.jar"), True),
+        (("kafka_2.13-8.0.0-ccs.jar",), False),
+        (("kafka_2.13-8.0.0-ce.jar",), False),
+    ],
+)
+def test_the_guard_starts_no_kafka_without_zookeeper_whatever_the_flag_says(
+    tmp_path: Path, jars: tuple[str, ...], starts: bool, shell: str
+) -> None:
+    command = a_kafka(tmp_path / "kafka", *jars)
+    file = a_file(tmp_path)
+    done = run(GUARD, command, file, shell=shell)
+    assert (done.returncode, done.stdout) == ((0, f"started {file}\n") if starts else (REFUSED, ""))
+    assert done.stderr.startswith("" if starts else f"Z2K-7042 The guard does not start {file}: ")
+    assert "Z2K-7042" not in done.stderr or not starts
+    named = [jar for jar in jars if is_jar_without_zookeeper(jar)]
+    assert bool(named) is not starts, "the proof and the guard judge alike"
+
+
+def test_the_guard_looks_on_the_class_path_in_kafka_home_and_behind_a_link(tmp_path: Path) -> None:
+    later, file = tmp_path / "later", a_file(tmp_path)
+    real = a_kafka(later, "kafka_2.13-4.0.0.jar")
+    libs = later / "libs"
+    jar = libs / "kafka_2.13-4.0.0.jar"
+    elsewhere = tmp_path / "bin"
+    elsewhere.mkdir()
+    link = elsewhere / "kafka-start"
+    link.symlink_to(real)
+    assert run(GUARD, "/bin/echo", "-cp", f"/none:{libs}/*", "kafka.Kafka", file).returncode == REFUSED
+    assert run(GUARD, "/bin/echo", "-cp", f"/none:{jar}", "kafka.Kafka", file).returncode == REFUSED
+    assert run(GUARD, "/bin/echo", file, KAFKA_HOME=str(later)).returncode == REFUSED
+    assert run(GUARD, "/bin/echo", file, CLASSPATH=f"/none:{libs}/*").returncode == REFUSED
+    assert run(GUARD, link, file).returncode == REFUSED
+
+
+def test_where_no_jar_is_seen_the_guard_says_so_and_starts(tmp_path: Path) -> None:
+    done = start(a_file(tmp_path))
+    assert done.returncode == 0
+    assert "its release is not checked" in done.stderr
+
+
+def test_a_token_of_finalizing_starts_no_kafka_without_zookeeper_either(tmp_path: Path) -> None:
+    """It would lead without writing the end of the migration."""
+    file = a_file(tmp_path, WITHOUT)
+    path, text = finalize_token(PLAN, 3000, WITHOUT, str(tmp_path))
+    Path(path).write_bytes(text)
+    Path(path).chmod(0o600)
+    assert start(file).returncode == 0
+    assert run(GUARD, a_kafka(tmp_path / "kafka", "kafka_2.13-4.0.0.jar"), file).returncode == REFUSED
+
+
+LIBS: Final = "/opt/kafka/libs"
+
+
+@pytest.mark.parametrize(
+    ("jars", "state", "says"),
+    [
+        (("kafka_2.13-3.9.2.jar",), Proof.PROVEN, "with kafka_2.13-3.9.2.jar"),
+        (("kafka_2.13-4.0.0.jar",), Proof.NOT_PROVEN, "Z2K-7042"),
+        (("kafka_2.13-3.9.2.jar", "kafka-server-4.0.0.jar"), Proof.NOT_PROVEN, f"{LIBS}/kafka-server-4.0.0.jar"),
+        ((), Proof.KAFKA_NOT_SEEN, "no jar of Kafka is seen"),
+    ],
+)
+def test_the_proof_names_the_kafka_that_would_start_or_that_it_is_not_seen(
+    jars: tuple[str, ...], state: Proof, says: str
+) -> None:
+    files = {PATH: GUARD.read_bytes(), **{f"{LIBS}/{jar}": b"" for jar in jars}}
+    proof = guard_proof(Launching(node=3000, files=files), PATH, FILE)
+    assert proof.state is state
+    assert says in proof.reason
+
+
+def test_jars_are_looked_for_where_the_start_command_takes_them_from() -> None:
+    assert places_of(SYSTEMD, PATH) == (LIBS, "/opt/kafka/share/java/kafka")
+    java = f'"{PATH}" ["java","-cp","{LIBS}/*:/etc/x.jar","kafka.Kafka","{FILE}"]'
+    assert places_of(java, PATH) == (LIBS, "/etc")
+    assert places_of(f'"{PATH}" ["/usr/bin/kafka-server-start","{FILE}"]', PATH) == (
+        "/usr/libs",
+        "/usr/share/java/kafka",
+    )

@@ -27,7 +27,10 @@ def fleet(tmp_path: Path) -> Any:
         spec = ControllerSpec(
             node_id=3000, port=1, directory=directory, voters="3000@127.0.0.1:1", zookeeper_connect="127.0.0.1:2"
         )
-        laboratory: Any = SimpleNamespace(directory=tmp_path, on_close=on_close)
+        libs = tmp_path / "kafka"
+        libs.mkdir()
+        (libs / "kafka_2.13-3.9.2.jar").touch()
+        laboratory: Any = SimpleNamespace(directory=tmp_path, on_close=on_close, artifacts=SimpleNamespace(libs=libs))
         broker = SimpleNamespace(
             broker_id=0, directory=tmp_path, properties_file=tmp_path / "b", spec=SimpleNamespace(log_directories=1)
         )
@@ -48,6 +51,12 @@ def test_the_laboratory_proves_the_guard_as_a_host_does(fleet: LabFleet) -> None
     (node,) = inventory.controllers
     actuator = actuator_for(inventory, node, fleet.directory / "templates")
     assert guard_proof(actuator, node.guard, node.properties).state is Proof.PROVEN
+    later: Any = SimpleNamespace(libs=fleet.directory / "later")
+    later.libs.mkdir()
+    (later.libs / "kafka-server-4.0.0.jar").touch()
+    fleet.stock[3000].kafka = later  # an upgrade
+    assert "Z2K-7042" in guard_proof(actuator, node.guard, node.properties).reason
+    fleet.stock[3000].kafka = None
     fleet.stock[3000].behind = ()  # somebody starts it without
     assert guard_proof(actuator, node.guard, node.properties).state is Proof.NOT_PROVEN
     assert fleet.stock[3000].why_not_ready() is not None

@@ -39,6 +39,7 @@ from migrator.raft.types import (
     Stopping,
     Ticked,
     VoteAnswered,
+    VotersUnfit,
 )
 from migrator.wire.errors import Error
 from tests.support.quorum_nodes import (
@@ -530,6 +531,50 @@ def test_successors_stand_in_their_order(successors: tuple[int, ...], delay_ms: 
     else:
         assert isinstance(voter.role, Follower)
         assert voter.role.fetch_deadline_ms == 100 + delay_ms
+
+
+def test_a_leader_that_leaves_neither_names_nor_tells_an_unfit_voter() -> None:
+    """Kafka 4.0 in the place of one of ours would end dual-write. It follows until its fetch timeout."""
+    voter = a_leader()
+    voter.receive(a_fetch(voter, THIRD, offset=4, last_epoch=2), 1_050)  # it has the most
+    voter.receive(VotersUnfit(frozenset({THIRD})), 1_060)
+    effects = voter.receive(ResignRequested(2), 1_100)
+    sent = one(effects, SendEndQuorumEpoch)
+    assert (sent.to, sent.successors) == (SECOND, (SECOND,))
+
+
+def test_a_leader_that_stops_beside_unfit_voters_alone_tells_nobody_and_may_go() -> None:
+    voter = a_leader()
+    voter.receive(VotersUnfit(frozenset({SECOND, THIRD})), 1_060)
+    assert none(voter.receive(Stopping(), 1_100), SendEndQuorumEpoch)
+    assert voter.may_exit
+
+
+def test_a_voter_that_became_fit_again_is_named_again() -> None:
+    voter = a_leader()
+    voter.receive(VotersUnfit(frozenset({SECOND, THIRD})), 1_060)
+    voter.receive(VotersUnfit(frozenset()), 1_070)
+    sent = [each for each in voter.receive(ResignRequested(2), 1_100) if isinstance(each, SendEndQuorumEpoch)]
+    assert {each.to for each in sent} == {SECOND, THIRD}
+
+
+@pytest.mark.parametrize(("unfit", "asks_first"), [(frozenset(), True), (frozenset({THIRD}), False)])
+def test_the_named_successor_does_not_wait_for_the_pre_vote_of_an_unfit_voter(
+    unfit: frozenset[int], asks_first: bool
+) -> None:
+    """That voter was not told that the leader left: it refuses pre-votes until it stands itself."""
+    voter = a_follower(pre_vote=True)
+    voter.receive(VotersUnfit(unfit), 50)
+    effects = voter.receive(LeaderLeft(6, "a cluster", SECOND, 2, (ME,)), 100)
+    asked = [each for each in effects if isinstance(each, SendVote)]
+    assert {each.pre_vote for each in asked} == {asks_first}
+
+
+def test_an_unfit_voter_has_its_vote_and_may_be_elected() -> None:
+    """Votes follow Raft's rules: a voter without a better log could otherwise keep the quorum without a leader."""
+    voter = started(a_node())
+    voter.receive(VotersUnfit(frozenset({SECOND})), 0)
+    assert one(voter.receive(a_vote_request(), 10), AnswerVote).granted
 
 
 def test_who_learns_of_an_epoch_by_its_end_takes_part_in_the_succession() -> None:

@@ -176,7 +176,7 @@ def test_a_look_at_the_files_proves_the_guard_of_each_controller_and_brings_the_
     file = {"/etc/kafka.properties": b"node.id=3000\nzookeeper.metadata.migration.enable=true\n"}
     nodes = []
     for number, host in (
-        (3000, Supervised({**file, "/usr/bin/zk2kraft-guard": guard.read_bytes()})),
+        (3000, Supervised({**file, "/usr/bin/zk2kraft-guard": guard.read_bytes()}, ("kafka_2.13-3.9.2.jar",))),
         (3001, Host(file)),
     ):
         node = a_node(host, CONTROLLERS, number)
