@@ -15,7 +15,8 @@ from itertools import chain
 
 from migrator.controller.removals import Removals
 from migrator.controller.snapshot import records_of
-from migrator.model.image import Image
+from migrator.model.draft import Delta
+from migrator.model.image import CommittedCopy, Image, committed_copy
 from migrator.node.log.log_replay import LogReplay, ReadAhead, read_snapshot
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.types import SnapshotId
@@ -65,6 +66,16 @@ class AppliedLog:
         """What the log took away so far, before this node began to lead and since."""
         return self._replay.removals
 
+    @property
+    def copied(self) -> CommittedCopy | None:
+        """The copy of a takeover that is not in dual-write yet, where this node saw it become committed."""
+        return self._replay.copied
+
+    def note(self, delta: Delta) -> None:
+        """This node leads, and a commit of its own became visible."""
+        self.removals.note(delta)
+        self._replay.copied = committed_copy(self._replay.copied, delta.before, delta.after)
+
     def commit(self, high_watermark: int) -> None:
         self.committed = max(self.committed, high_watermark)
 
@@ -104,7 +115,9 @@ class AppliedLog:
         A transaction that was open when it began to lead is open still, unless its Abort is committed.
         """
         if self.end > self._replay.end:
+            copied = self.copied
             self._replay = LogReplay(image, self.end, self.removals)
+            self._replay.copied = copied
 
     # --- snapshots -----------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from migrator.controller.replay import replay
 from migrator.findings.finding import FindingError
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from migrator.model.draft import Draft
-from migrator.model.image import EMPTY, METADATA_VERSION, Image, Position
+from migrator.model.image import EMPTY, METADATA_VERSION, CommittedCopy, Image, Position, committed_copy
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import Batch, read_batches
 from migrator.wire.messages.metadata import (
@@ -53,6 +53,8 @@ class LogReplay:
         self.data_records = 0 if image.is_empty else 1
         self.removals = Removals() if removals is None else removals
         """What the log took away at some time, also before the snapshot that this began with."""
+        self.copied: CommittedCopy | None = None
+        """Of a takeover that is not in dual-write yet; None too where a snapshot has it already."""
         self._transaction: _Transaction | None = None
 
     @property
@@ -73,6 +75,7 @@ class LogReplay:
                 self.settled_end = self.end
         if self._transaction is None:
             self.image = draft.finish(position).after
+            self.copied = committed_copy(self.copied, self.image, self.image)
         else:
             self._transaction.image = draft.finish(position).after
             self.image = msgspec.structs.replace(self.image, position=position)
@@ -97,6 +100,10 @@ class LogReplay:
                     if self._transaction is not None:
                         self.removals = self._transaction.committed_removals()
                         self._transaction = None
+                        before, position = self.image, Position(batch.leader_epoch, batch.last_offset)
+                        self.image = draft.finish(position).after
+                        self.copied = committed_copy(self.copied, before, self.image)
+                        draft = Draft(self.image)
                 case _:
                     self._replay(draft, record)
         return draft
