@@ -16,7 +16,7 @@ from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import PATIENT, TOPICS, leading, start, three_controllers, wait_ruling
-from tests.e2e.support import assert_same, controller_of, once, produce, wait_for
+from tests.e2e.support import assert_same, controller_of, once, produce, wait_for, wait_zookeeper_rules
 
 pytestmark = pytest.mark.lab
 
@@ -242,3 +242,24 @@ def test_beside_brokers_of_both_modes_a_person_decides_and_a_restart_is_not_fina
         cluster.wait_isr_whole(TOPICS)
         produce(cluster, TOPICS[0], 50)
         assert "RETIRED" not in states_of(ours)
+
+
+def test_with_every_broker_in_zookeeper_mode_an_elected_broker_is_the_proof_that_retires_the_log(
+    laboratory: Laboratory,
+) -> None:
+    with three_controllers(laboratory, PATIENT) as (cluster, ours):
+        start(ours)
+        holder = wait_ruling(ours)
+        cluster.zk.delete("/controller")
+        wait_zookeeper_rules(cluster)
+        holder.wait_state("FENCED")
+        holder.kill()
+        others = [each for each in ours if each is not holder]
+
+        def why_not() -> str | None:
+            ended = [each for each in others if "Z2K-2008" in each.process.log_text()]
+            return None if ended else "nobody is retired"
+
+        wait_for(why_not, "the next leader finds the proof")
+        cluster.create_topics(["by-zookeeper"])
+        produce(cluster, "by-zookeeper", 50)
