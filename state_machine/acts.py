@@ -15,7 +15,7 @@ from typing import Final
 
 from migrator.control_api.operations import DriverOperation
 from migrator.control_api.states import State
-from migrator.findings.driver import BROKERS_FORWARD_NOTHING
+from migrator.findings.driver import BROKERS_FORWARD_NOTHING, MIRROR_STOPPED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
@@ -243,7 +243,8 @@ class Acts:
         kept = await self._supervisor.keep_running(snapshot)
         if kept is not None:
             return kept
-        if evidence.driver_state == State.FENCED and evidence.driver_finding is not None:
+        changed = evidence.driver_state == State.FENCED or MIRROR_STOPPED.code in evidence.driver_alarms
+        if changed and evidence.driver_finding is not None:
             code, text = evidence.driver_finding
             return WaitingReason(f"blocked: {code} {text}")
         said = evidence.driver_reason if evidence.driver_state == State.DUAL_WRITE else driver_text(evidence)

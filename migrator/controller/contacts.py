@@ -115,6 +115,11 @@ class Contacts:
         self.earlier_logs.pop(broker, None)
         self.reading.discard(broker)
 
+    def any_reported(self, brokers: Iterable[int]) -> bool:
+        """Whether one of these sent a heartbeat to this leadership, under its registration in this log."""
+        found = map(self._contacts.get, brokers)
+        return any(contact is not None and contact.metadata_offset >= 0 for contact in found)
+
     def age_ms(self, broker: int, now_ms: int) -> int | None:
         contact = self._contacts.get(broker)
         return None if contact is None else now_ms - contact.last_ms

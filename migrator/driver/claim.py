@@ -2,8 +2,8 @@
 
 In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, with their versions.
 Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
-Elsewhere: sending them (node.driver.claiming, node.driver.rollback), when (machine.py), with no controller alive
-(node.tools.without_controllers).
+Elsewhere: sending them (node.driver.claiming, node.driver.rollback), when (machine.py, claim_table.py), with no
+controller alive (node.tools.without_controllers).
 Source: Kafka 3.9 `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`.
 
 What can happen. Between a read and a write, another process can change any of the three znodes. An answer can be lost
@@ -39,7 +39,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from migrator.findings.driver import CLAIM_NOT_POSSIBLE, FENCED, FOREIGN_MIGRATION, LOG_BEHIND_ZOOKEEPER, LOG_RETIRED
+from migrator.findings.driver import CLAIM_NOT_POSSIBLE, FOREIGN_MIGRATION
 from migrator.findings.finding import Occurrence
 from migrator.model.image import NOWHERE, Position
 from migrator.zk import paths
@@ -120,29 +120,6 @@ def refuse_claim(observed: ClaimObservation, voters: Collection[int], kraft_epoc
     return None
 
 
-def refuse_resume(
-    observed: ClaimObservation, voters: Collection[int], kraft_epoch: int, at: Position, born: int | None = None
-) -> Occurrence | None:
-    """Why a log that says MIGRATION may not be resumed; None when it may.
-
-    It may only while `/controller` still carries this quorum: otherwise the cluster was rolled back, and a
-    ZooKeeper controller has decided things that this log does not know.
-    born: what this log knows of its migration's `migration_born`, when it ever saw it.
-    """
-    held = observed.controller
-    if held is None or held.kraft_epoch <= 0 or held.brokerid not in voters or held.kraft_epoch > kraft_epoch:
-        now = "absent" if held is None else f"node {held.brokerid} (KRaft epoch {held.kraft_epoch})"
-        return LOG_RETIRED.found(controller=now)
-    if born is not None and observed.migration_version >= 0 and observed.migration_born != born:
-        return LOG_RETIRED.found(controller=f"node {held.brokerid}, in another migration than that of this log")
-    if observed.migration is None or observed.migration.kraft_controller_id not in voters:
-        return FENCED.found(found=_text(observed.migration), expected=f"one written by {sorted(voters)}")
-    mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
-    if mirrored > at:
-        return LOG_BEHIND_ZOOKEEPER.found(mirrored=f"{mirrored.offset} of epoch {mirrored.epoch}", log=at.offset)
-    return None
-
-
 def left_controller(observed: ClaimObservation, voters: Collection[int], kraft_epoch: int) -> bool:
     """Whether `/controller` is held by this quorum, in no later epoch, and nothing was committed under it."""
     held, migration = observed.controller, observed.migration
@@ -155,16 +132,29 @@ def left_controller(observed: ClaimObservation, voters: Collection[int], kraft_e
 
 
 def plan_claim(
-    observed: ClaimObservation, *, node: int, kraft_epoch: int, now_ms: int, ephemeral: bool, at: Position = NOWHERE
+    observed: ClaimObservation,
+    *,
+    node: int,
+    kraft_epoch: int,
+    now_ms: int,
+    ephemeral: bool,
+    at: Position = NOWHERE,
+    above: int = -1,
 ) -> tuple[Multi, Claim]:
     """Take the controllership in one multi.
 
     at: what `/migration` shall say is mirrored: nothing at a first claim; when a log in MIGRATION is resumed,
         what it said before, or the position of the MIGRATION record if that was never noted (K-02).
+    above: an epoch that brokers know already, whatever `/controller_epoch` says; it is made again where it is absent.
     """
-    zk_epoch = max(observed.epoch, kraft_epoch) + 1
+    zk_epoch = max(observed.epoch, kraft_epoch, above) + 1
     migration = migration_data(MigrationZnode(node, kraft_epoch, at.offset, at.epoch))
-    operations: list[Operation] = [SetData(paths.CONTROLLER_EPOCH, str(zk_epoch).encode(), observed.epoch_version)]
+    epoch = str(zk_epoch).encode()
+    operations: list[Operation] = [
+        Create(paths.CONTROLLER_EPOCH, epoch)
+        if observed.epoch_version < 0
+        else SetData(paths.CONTROLLER_EPOCH, epoch, observed.epoch_version)
+    ]
     if observed.controller_version >= 0:
         operations.append(Delete(paths.CONTROLLER, observed.controller_version))
     operations.append(Create(paths.CONTROLLER, controller_data(node, kraft_epoch, now_ms), ephemeral=ephemeral))

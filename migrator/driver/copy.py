@@ -11,15 +11,17 @@ Source: Kafka 3.9 `ZkMigrationClient`; R-866-02 (the order is the names' own, so
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from migrator.driver.families import acl_values, quota_and_scram_values, token_values
-from migrator.driver.tree import TopicReading, Tree, changed_since, clear_broker_configs
+from migrator.driver.families import acl_values, describe, quota_and_scram_values, token_values
+from migrator.driver.tree import TopicReading, Tree, as_image, assigned, changed_since, clear_broker_configs
 from migrator.findings.driver import ONLY_IN_ZOOKEEPER
 from migrator.findings.finding import Occurrence
+from migrator.model.diff import diff
 from migrator.model.draft import Delta, Draft
-from migrator.model.image import Image, Position
+from migrator.model.image import CommittedCopy, Image, Position
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
 from migrator.records.builders import config_record, partition_record, producer_ids_record, topic_record
 from migrator.wire.batch import build_batch
@@ -29,6 +31,7 @@ from migrator.wire.messages.metadata import (
     ZkMigrationStateRecord,
 )
 from migrator.wire.records import encode_record
+from migrator.zk import paths
 from migrator.zk.passwords import PasswordEncoder
 
 PRODUCER_ID_BLOCK = 1_000
@@ -175,3 +178,61 @@ def foreign_since_copy(copy: Copy, tree: Tree, log: Image) -> Occurrence | None:
         return tree.problems[0]
     moved = changed_since(copy.tree, tree, log)
     return ONLY_IN_ZOOKEEPER.found(count=len(moved), first=moved[0]) if moved else None
+
+
+def foreign_since_commit(
+    copied: CommittedCopy, tree: Tree, log: Image, passwords: PasswordEncoder | None = None
+) -> Occurrence | None:
+    """The same for a leader that did not copy: the log says what was copied, and what this quorum changed since.
+
+    copied: what the log said before the copy and right after it. log: what it says now. Whatever ZooKeeper holds that
+    is neither what was copied nor what the log says now came from others. Partition states are not looked at.
+    """
+    created = {paths.topic(each.name): each.id for each in log.topics.values() if each.id not in copied.after.topics}
+    for problem in tree.problems:
+        if not any(str(problem.values.get("path")).startswith(f"{path}/") for path in created):
+            return problem
+    found = as_image(tree, copied.after, passwords=passwords)
+    delta = diff(found, copied.after)
+    unreadable = {paths.broker_config(broker) for broker in clear_broker_configs(tree, passwords).unreadable}
+    half = {path for path, id_ in created.items() if id_ in found.topics}  # the leader before began to write them
+    was, now, before = (_described(each, delta) for each in (copied.after, log, copied.before))
+    foreign = sorted(
+        name
+        for name, value in _described(found, delta).items()
+        if value not in (was[name], now[name])
+        and not (value is None and before[name] == was[name])  # Kafka's format tool put it into the log
+        and name not in unreadable | half
+    )
+    return ONLY_IN_ZOOKEEPER.found(count=len(foreign), first=foreign[0]) if foreign else None
+
+
+def _described(image: Image, delta: Delta) -> dict[str, object]:
+    """What an image says of that in which two others differ, by names for reports; None where it has nothing."""
+    names = {(delta.before.topics.get(each) or delta.after.topics[each]).name for each in delta.topics}
+    topics = ((paths.topic(name), image.topic(name)) for name in names)
+    return {
+        **{path: None if topic is None else assigned(topic) for path, topic in topics},
+        **{_config_path(key): image.configs.get(key) for key in delta.configs},
+        **{f"quotas of {describe(entity)}": image.quotas.get(entity) for entity in delta.quotas},
+        **{f"SCRAM credential {key.mechanism} of {key.user}": image.scram.get(key) for key in delta.scram},
+        **{f"ACLs of {resource}": image.acl_entries(resource) or None for resource in delta.acls},
+        **{paths.token(token): image.tokens.get(token) for token in delta.tokens},
+    }
+
+
+def _config_path(key: ConfigKey) -> str:
+    return paths.topic_config(key.name) if key.type == ConfigType.TOPIC else paths.broker_config(key.name)
+
+
+def takeover_mark(epoch: int, at: float, *, updating: bool) -> str:
+    """The text of `Mark.TAKEOVER`. updating: a broker may have an update that was made from the copy."""
+    return json.dumps({"epoch": epoch, "at": at, "updating": updating})
+
+
+def nobody_is_updated(text: str | None) -> bool:
+    """Whether the text proves that no broker has an update yet; one of an earlier release proves nothing."""
+    try:
+        return json.loads(text or "null").get("updating") is False
+    except (ValueError, AttributeError):
+        return False

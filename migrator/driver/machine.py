@@ -20,7 +20,9 @@ Why it is safe. One moment divides the table: the append of the copy, inside COM
   dies in the middle leaves the log before the migration. Once it is committed, only a rollback ends it.
 * Between the commit and the first broker update there is a third way. The driver can still leave without any broker
   noticing. ROLLING_BACK_EARLY is that way; it retires the log, and it is closed as soon as one broker is updated.
-* FENCED is reached when another process owns the claim. No edge leads from FENCED to a state that writes.
+* FENCED is reached when another process changed the claim while brokers in ZooKeeper mode are registered. No edge leads
+  from FENCED to a state that writes. Where every broker runs in KRaft mode nobody follows ZooKeeper: the driver goes to
+  RESUMING, in which brokers and administrators are served, and claims again or waits there (claim_table.py).
 * RETIRED has no way out. A quorum that rolled back never leads this cluster again, because brokers and ZooKeeper have
   moved on without its log.
 
@@ -78,6 +80,7 @@ class Happened(Enum):
     MUST_ROLL_BACK = "the copy is committed, but no broker may be updated from it"
     ROLLED_BACK = "the cluster was rolled back to ZooKeeper"
     CLAIM_TOUCHED = "another controller or program changed the claim"
+    CLAIM_LOST = "the claim is not as it was left, and every broker runs in KRaft mode"
 
 
 _BEFORE_COMMIT: Final = (State.TAKING_OVER, State.COPYING, State.AUDITING)
@@ -124,6 +127,7 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.ROLLING_BACK, Happened.ROLLBACK_REFUSED): State.DUAL_WRITE,
     (State.ROLLING_BACK, Happened.ROLLED_BACK): State.RETIRED,
     **{(state, Happened.CLAIM_TOUCHED): State.FENCED for state in _CLAIM_STANDS},
+    **{(state, Happened.CLAIM_LOST): State.RESUMING for state in _CLAIM_STANDS if state is not State.COMMITTING},
     (State.FENCED, Happened.ROLLED_BACK): State.RETIRED,
     **{(state, Happened.LEADERSHIP_LOST): State.IDLE for state in State if state not in (State.IDLE, State.RETIRED)},
 }
@@ -192,14 +196,14 @@ def all_in_kraft_mode(image: Image) -> bool:
     return bool(image.brokers) and not any(broker.migrating for broker in image.brokers.values())
 
 
-def writes_without_zookeeper(state: State, image: Image, *, zookeeper_answers: bool) -> bool:
+def writes_without_claim(state: State, image: Image) -> bool:
     """Whether administrators are served as well, though the claim could not be taken again yet.
 
-    Only where every registered broker runs in KRaft mode. Then nobody follows ZooKeeper: a broker in ZooKeeper mode
-    registers here before it takes part, and that ends this. As soon as ZooKeeper answers, the claim decides first: if
-    it is not ours any more, this node is FENCED. What was written meanwhile reaches ZooKeeper with the comparison.
+    Only where every registered broker runs in KRaft mode. Then nobody follows ZooKeeper, whether it is away or holds
+    something else than our claim: a broker in ZooKeeper mode registers here before it takes part, and that ends this.
+    What was written meanwhile reaches ZooKeeper with the comparison that follows the claim.
     """
-    return state is State.RESUMING and not zookeeper_answers and all_in_kraft_mode(image)
+    return state is State.RESUMING and all_in_kraft_mode(image)
 
 
 def in_window(state: State) -> bool:

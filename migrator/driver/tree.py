@@ -331,7 +331,7 @@ def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
 
     def described(tree: Tree) -> dict[str, object]:
         readings = ((name, tree.topics[name]) for name in moved if name in tree.topics)
-        topics = {paths.topic(name): (_assigned(each.topic), each.config) for name, each in readings}
+        topics = {paths.topic(name): (assigned(each.topic), each.config) for name, each in readings}
         configs = {f"/config/brokers/{broker}": values for broker, values in tree.broker_configs.items() if values}
         return {**topics, **configs, **tree.families.described()}
 
@@ -342,11 +342,12 @@ def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
         path, was = paths.topic(name), copied.topics[name]
         by_log = log.topics.get(now.topics[name].topic.id)
         if path in changed and by_log is not None:
-            ours[path] = (_assigned(by_log), was.config)
+            ours[path] = (assigned(by_log), was.config)
     return sorted(path for path in changed if path not in after or ours.get(path) != after[path])
 
 
-def _assigned(topic: Topic) -> tuple[bytes, tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]]:
+def assigned(topic: Topic) -> tuple[bytes, tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]]:
+    """A topic without its leaders, ISRs and epochs."""
     return topic.id, tuple((each.id, each.replicas, each.adding, each.removing) for each in topic.partitions)
 
 

@@ -8,10 +8,32 @@ FENCED = Finding(
     code="Z2K-2003",
     says="Another controller or program changed /migration or /controller: found {found}; this node expected "
     "{expected}.",
-    means="Another controller, or an operator, changed the claim. This node has stopped writing to ZooKeeper and tells "
-    "brokers that it is not the controller.",
+    means="Another controller, or an operator, changed the claim while brokers in ZooKeeper mode are registered, and "
+    "one of them may have been elected. This node has stopped writing to ZooKeeper and tells brokers that it is not "
+    "the controller. No log is retired by that.",
     remedy="Find out who holds the claim now: `zk2kraft rollback --without-controllers -z ...` without --execute shows "
     "it and changes nothing. This node does not continue by itself; this code's runbook has the next steps.",
+    cases=("F-43",),
+)
+
+CLAIM_CHANGED = Finding(
+    code="Z2K-2021",
+    says="The claim in ZooKeeper is not as this quorum left it: found {found}; expected {expected}.",
+    means="Another program or a person changed it, or ZooKeeper was restored. Brokers and administrators are served, "
+    "and no log is retired. The claim is made again, and then ZooKeeper is made equal to the log. If it cannot be made "
+    "again, Z2K-2022 says why.",
+    remedy="None needed for the migration. Find out who changed the znodes, and stop that: it can happen again.",
+    severity=Severity.WARNS,
+    cases=("F-43",),
+)
+
+MIRROR_STOPPED = Finding(
+    code="Z2K-2022",
+    says="ZooKeeper is not written: {reason}; found {found}.",
+    means="Every registered broker runs in KRaft mode and follows the log, so brokers and administrators are served. "
+    "ZooKeeper falls behind, so there is no way back to it until it is written again. No log is retired.",
+    remedy="Remove the reason; the controller looks again by itself and then makes ZooKeeper equal to the log. A "
+    "restart of a controller neither helps nor harms. This code's runbook has the steps for each reason.",
     cases=("F-43",),
 )
 

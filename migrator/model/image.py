@@ -22,6 +22,7 @@ from migrator.model.values import (
     ConfigType,
     Controller,
     DelegationToken,
+    Mark,
     MigrationState,
     Partition,
     QuotaEntity,
@@ -106,3 +107,21 @@ class Image(msgspec.Struct, frozen=True):
 
 
 EMPTY = Image()
+
+
+class CommittedCopy(msgspec.Struct, frozen=True):
+    """What the log said before the copy of a takeover took effect, and right after it."""
+
+    before: Image
+    after: Image
+
+
+def committed_copy(known: CommittedCopy | None, before: Image, after: Image) -> CommittedCopy | None:
+    """From one image to a later one: the copy of the takeover that is not in dual-write yet, None where there is none.
+
+    It is kept as long as the log says that the takeover is under way (`Mark.TAKEOVER`).
+    """
+    if Mark.TAKEOVER not in after.marks:
+        return None
+    is_copy = before.migration is not MigrationState.MIGRATION and after.migration is MigrationState.MIGRATION
+    return CommittedCopy(before, after) if is_copy else known

@@ -42,12 +42,14 @@ class Mark(StrEnum):
 
     TAKEOVER:    a takeover was begun; the next one needs a person's word, unless it is committed by now.
     MIGRATION:   the zxid by which `/migration` was created; another one is another migration's.
+    CLAIM:       value and version of `/controller_epoch` as the newest claim left it (`driver.claim_table`).
     BEHIND:      ZooKeeper lacks records from an offset on, since a time; half of a limit of divergence is reached.
     RETIRED: the cluster went back to ZooKeeper; this log is never used again.
     """
 
     TAKEOVER = "takeover"
     MIGRATION = "migration"
+    CLAIM = "claim"
     BEHIND = "behind"
     RETIRED = "handed-back"
 

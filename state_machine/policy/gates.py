@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from migrator.control_api.states import UNCLAIMED, WAITS, State
-from migrator.findings.driver import FOREIGN_MIGRATION, VERSIONS_LAG
+from migrator.findings.driver import FOREIGN_MIGRATION, MIRROR_STOPPED, VERSIONS_LAG
 from migrator.findings.service import (
     CLUSTER_DISAGREES,
     CLUSTER_TAKEN,
@@ -485,7 +485,7 @@ def zookeeper_is_controller(evidence: Evidence) -> Verdict:
 def standing(evidence: Evidence) -> Verdict:
     """The conditions of every phase; while one of them is not True, the migration is blocked and the cause is named."""
     finding = evidence.driver_finding
-    fenced = evidence.driver_state == State.FENCED
+    changed = evidence.driver_state == State.FENCED or MIRROR_STOPPED.code in evidence.driver_alarms
     return Verdict(
         (
             observed_at(evidence),
@@ -498,8 +498,8 @@ def standing(evidence: Evidence) -> Verdict:
             controllers_answer(evidence),
             Condition(
                 "the claim is unchanged",
-                not fenced,
-                finding[1] if fenced and finding is not None else "it is unchanged",
+                not changed,
+                finding[1] if changed and finding is not None else "it is unchanged",
                 (finding[0],) if finding is not None else (CLUSTER_DISAGREES.code,),
             ),
             no_later_kafka(evidence.later),

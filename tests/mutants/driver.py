@@ -120,4 +120,11 @@ FAULTS: Final = (
         "an abort after the commit leaves a log that may lead again",
         of("test_machine.py"),
     ),
+    Fault(
+        DRIVER + "claim_table.py",
+        "    (Stands.ABSENT, Leads.COMING): (_FENCE, Answer.PROVE, Answer.CLAIM_AGAIN),\n",
+        "    (Stands.ABSENT, Leads.COMING): (Answer.RETIRE, Answer.RETIRE, Answer.RETIRE),\n",
+        "one deleted `/controller` and a restart end every controller for good",
+        of("test_claim_table.py"),
+    ),
 )

@@ -22,9 +22,9 @@ from migrator.driver.claim import (
     plan_rollback,
     recognise,
     refuse_claim,
-    refuse_resume,
     still_ours,
 )
+from migrator.driver.claim_table import Brokers, Known, judge
 from migrator.driver.machine import Happened, entry, move
 from migrator.driver.way_back import way_back
 from migrator.findings.finding import FindingError
@@ -169,7 +169,8 @@ class MigrationStage:
             successor = is_successor(one.observed, one.claim, self.controllers, one.kraft_epoch)
             return [f"{node}: the claim was changed" + (", by a later leader of this quorum" if successor else "")]
         if self.log is MigrationState.MIGRATION:
-            found = refuse_resume(one.observed, self.controllers, one.kraft_epoch, Position(one.kraft_epoch, self.end))
+            known = Known(self.controllers, one.kraft_epoch, Position(one.kraft_epoch, self.end))
+            found = judge(one.observed, known, Brokers.ZOOKEEPER).finding
             return [f"{node}: {found.code} {found.text}" if found else f"{node}: may resume"]
         found = refuse_claim(one.observed, self.controllers, one.kraft_epoch)
         return [f"{node}: {found.code} {found.text}" if found else f"{node}: may claim"]

@@ -1,8 +1,9 @@
 """Whether the claim still stands: observed when something changed.
 
 In:   watches on the three znodes of the claim, and every part that has a reason to look.
-Out:  `Happened.CLAIM_TOUCHED`, `MUST_ROLL_BACK` or `LEADERSHIP_LOST`, once to the act that noticed and once as an
-      interrupt; and `Mark.MIGRATION` in the log, by which a later process knows its own `/migration`.
+Out:  `Happened.CLAIM_TOUCHED`, `CLAIM_LOST`, `MUST_ROLL_BACK` or `LEADERSHIP_LOST`, once to the act that noticed and
+      once as an interrupt; and `Mark.MIGRATION` and `Mark.CLAIM` in the log, by which a later process knows its own
+      `/migration` and whether anybody was elected since.
 Elsewhere: how the znodes are read (claims.py), what a change means (driver.touched), taking the claim (claiming.py),
 deleting it (rollback.py).
 """
@@ -17,8 +18,10 @@ from typing import Final
 import structlog
 
 from migrator.driver.claim import Claim, ClaimObservation, still_ours
+from migrator.driver.claim_table import ClaimedBefore, brokers_of
 from migrator.driver.machine import LOG_IS_TRUTH, Happened, writes_allowed
 from migrator.driver.touched import touched
+from migrator.findings.driver import CLAIM_CHANGED
 from migrator.findings.finding import FindingError
 from migrator.model.image import Image
 from migrator.model.values import Mark, MigrationState
@@ -138,7 +141,8 @@ class ClaimWatch:
         if not still_ours(observed, now):
             self.touched(observed)
         elif self._controller.image.migration is MigrationState.MIGRATION:
-            await self._mark_migration(str(observed.migration_born))
+            await self._mark(Mark.MIGRATION, str(observed.migration_born))
+            await self._mark(Mark.CLAIM, ClaimedBefore(now.zk_epoch, now.epoch_version).text())
             with suppress(FindingError):  # the session reports when it is connected again
                 await asyncio.to_thread(self._shown.show, now.kraft_epoch)
                 in_kraft_mode = [each.id for each in self._controller.image.brokers.values() if not each.migrating]
@@ -152,15 +156,15 @@ class ClaimWatch:
             observed = read_claim(self._session, self.fired)
         return observed
 
-    async def _mark_migration(self, born: str) -> None:
-        """Note by which `/migration` this log is in migration; never of a claim that was deleted again."""
+    async def _mark(self, mark: Mark, text: str) -> None:
+        """Note by which `/migration` this log is in migration, and its newest claim; never one that was deleted."""
 
         def is_due(image: Image) -> bool:
-            return image.marks.get(Mark.MIGRATION) != born and writes_allowed(self._now.state)
+            return image.marks.get(mark) != text and writes_allowed(self._now.state)
 
         if is_due(self._controller.newest):
             with suppress(LeadershipLost):  # then the next leader looks
-                await self._controller.mark(Mark.MIGRATION, born, is_due)
+                await self._controller.mark(mark, text, is_due)
 
     # --- it changed ----------------------------------------------------------------------------------------
 
@@ -174,10 +178,13 @@ class ClaimWatch:
             self._controller.epoch or 0,
             may_abort=now.may_abort,
             fresh_copy=now.fresh_copy,
+            brokers=brokers_of(self._controller.image),
         )
         if means.finding is None:
             log.warning("claim.succeeded", by=observed.controller.brokerid if observed.controller else -1)
             self._controller.resign()
+        elif means.happened is Happened.CLAIM_LOST:
+            self._progress.alarm(CLAIM_CHANGED.code, means.finding)
         else:
             log.error("claim.touched", found=means.holder, controller_epoch=observed.epoch, expected=means.expected)
             self._progress.changed(Concluded(means.finding))

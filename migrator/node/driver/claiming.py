@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -28,16 +29,29 @@ from migrator.driver.claim import (
     plan_raise,
     recognise,
     refuse_claim,
-    refuse_resume,
 )
+from migrator.driver.claim_table import (
+    Answer,
+    Brokers,
+    Judged,
+    Known,
+    Stands,
+    brokers_of,
+    claimed_before,
+    expected_text,
+    found_text,
+    judge,
+    mirrored,
+)
+from migrator.driver.copy import takeover_mark
 from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.places import plan_places
 from migrator.driver.way_back import left_migration
-from migrator.findings.driver import CLAIM_NOT_POSSIBLE, LOG_RETIRED
+from migrator.findings.driver import CLAIM_CHANGED, CLAIM_NOT_POSSIBLE, MIRROR_STOPPED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.preflight import PATH_WILL_BE_CREATED
 from migrator.findings.zookeeper import WRITE_REFUSED, ZOOKEEPER_LOST
-from migrator.model.image import Position
+from migrator.model.image import NOWHERE
 from migrator.model.values import Mark
 from migrator.node.brokers.step_down import wait_stepped_down
 from migrator.node.config.properties import NodeConfig
@@ -55,6 +69,7 @@ from migrator.node.driver.act import (
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
+from migrator.node.driver.event_queue import LOOK_S
 from migrator.node.driver.persisting import refused
 from migrator.node.driver.retiring import Retirement
 from migrator.node.driver.window_guard import WindowGuard
@@ -62,14 +77,28 @@ from migrator.node.leader.active_controller import ActiveController
 from migrator.node.quorum.hooks import Hooks
 from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim, refusal
+from migrator.zk import paths
 from migrator.zk.multi import Multi, MultiOutcome
 from migrator.zk.session import ZkSession
-from migrator.zk.znodes import ControllerZnode
+from migrator.zk.znodes import ClusterIdZnode, ControllerZnode, parse
 
 log = structlog.get_logger()
 
 STEP_DOWN_SHARE = 0.5
 """Of the window's limit: while the old controller still works, the cluster is not without one."""
+
+_FOREIGN: Final = "another controller holds the claim"
+_REASONS: Final = {
+    Stands.ABSENT: "no higher epoch can be claimed",
+    Stands.LATER_VOTER: "a voter of this quorum claimed in an epoch that this log does not know yet",
+    Stands.ZOOKEEPER_BROKER: "a broker in ZooKeeper mode holds the claim",
+    Stands.EARLIER_BROKER: "a broker in ZooKeeper mode holds the claim, from before the takeover",
+    Stands.MIGRATION_GONE: "no higher epoch can be claimed",
+    Stands.ANOTHER_MIGRATION: "no higher epoch can be claimed",
+    Stands.EPOCH_MOVED: "no higher epoch can be claimed",
+    Stands.LOG_BEHIND: "ZooKeeper has records that this log lacks",
+    Stands.TREE_GONE: "its tree was wiped, or belongs to no or another cluster (/cluster/id)",
+}
 
 
 @dataclass(kw_only=True)
@@ -97,7 +126,7 @@ class ClaimActs:
         """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself."""
         self.progress.changed(Found(None))
         await self.hooks.before("latch")
-        await self.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": self.now.epoch, "at": time.time()}))
+        await self.controller.mark(Mark.TAKEOVER, takeover_mark(self.now.epoch, time.time(), updating=False))
         try:
             observed = await asyncio.to_thread(read_claim, self.session)
         except FindingError as error:
@@ -170,22 +199,84 @@ class ClaimActs:
     # --- after a restart -----------------------------------------------------------------------------------
 
     async def resume(self) -> ActEnded:
-        """A log in MIGRATION goes on only while `/controller` still carries this quorum (K-02, F-42)."""
-        observed = await self.claim_watch.observed()
+        """A log in MIGRATION goes on as the table of claims says (driver.claim_table, K-02, F-42).
+
+        Where every broker runs in KRaft mode, this waits for as long as the claim cannot be made again: in this state
+        brokers and administrators are served.
+        """
+        while True:
+            observed = await self.claim_watch.observed()
+            known, judged = await self._judged(observed)
+            match judged.answer:
+                case Answer.GO_ON | Answer.CLAIM_AGAIN:
+                    reason = None if judged.answer is Answer.GO_ON else self._why_not_again()
+                    if reason is None:
+                        return await self._claim_again(observed, known, judged)
+                    self._name_stopped(observed, judged, reason)
+                case Answer.RETIRE:
+                    return await self._retire(observed, judged)
+                case Answer.SERVE:
+                    self._name_stopped(observed, judged, _REASONS.get(judged.stands, _FOREIGN))
+                case _:
+                    assert judged.finding is not None
+                    return ActEnded(Happened.CLAIM_TOUCHED, (Concluded(judged.finding),))
+            await asyncio.sleep(LOOK_S)
+
+    async def _judged(self, observed: ClaimObservation) -> tuple[Known, Judged]:
+        image = self.controller.image
+        born = image.marks.get(Mark.MIGRATION)
+        known = Known(
+            self.config.voter_ids,
+            self.now.epoch,
+            image.position,
+            born=None if born is None else int(born),
+            before=claimed_before(image.marks.get(Mark.CLAIM)),
+        )
+        brokers = brokers_of(image)
+        judged = judge(observed, known, brokers)
+        if judged.answer is Answer.CLAIM_AGAIN and not await self._of_this_cluster():
+            judged = judge(observed, known, brokers, of_this_cluster=False)
+        return known, judged
+
+    async def _of_this_cluster(self) -> bool:
+        """Whether `/cluster/id` names this cluster: a tree that was wiped, or is another's, is not filled unasked."""
+        znode = await asyncio.to_thread(self.session.get, paths.CLUSTER_ID)
+        if znode is None:
+            return False
+        try:
+            return parse(ClusterIdZnode, paths.CLUSTER_ID, znode.data).id == self.controller.settings.cluster_id
+        except FindingError:
+            return False
+
+    def _why_not_again(self) -> str | None:
+        """A broker in KRaft mode that reports here is the fact by which this is the cluster's log, and no old one."""
+        brokers = self.controller.image.brokers
+        if brokers_of(self.controller.image) is not Brokers.KRAFT or self.controller.contacts.any_reported(brokers):
+            return None
+        return "no broker in KRaft mode has sent a heartbeat since this controller leads"
+
+    def _name_stopped(self, observed: ClaimObservation, judged: Judged, reason: str) -> None:
+        stopped = MIRROR_STOPPED.found(reason=reason, found=found_text(observed, judged.stands))
+        self.progress.changed(Found(stopped))
+        self.progress.alarm(MIRROR_STOPPED.code, stopped)
+        self.progress.waiting(stopped.text)
+
+    async def _retire(self, observed: ClaimObservation, judged: Judged) -> ActEnded:
+        """Whatever comes later (another migration by nodes of the same ids), this log has no part in it."""
+        assert judged.finding is not None
+        self.progress.changed(Concluded(judged.finding))
+        await self._clear(observed)
+        await self.retirement.retire(json.dumps({"at": time.time(), "found": judged.finding.text}))
+        return ActEnded(Happened.ROLLED_BACK)
+
+    async def _claim_again(self, observed: ClaimObservation, known: Known, judged: Judged) -> ActEnded:
         at = self.controller.image.position
-        born = self.controller.image.marks.get(Mark.MIGRATION)
-        barred = refuse_resume(observed, self.config.voter_ids, self.now.epoch, at, None if born is None else int(born))
-        if barred is not None:
-            if barred.code != LOG_RETIRED.code:
-                return ActEnded(Happened.CLAIM_TOUCHED, (Concluded(barred),))
-            # Whatever comes later (another migration by nodes of the same ids), this log has no part in it.
-            self.progress.changed(Concluded(barred))
-            await self._clear(observed)
-            await self.retirement.retire(json.dumps({"at": time.time(), "found": barred.text}))
-            return ActEnded(Happened.ROLLED_BACK)
-        assert observed.migration is not None
-        mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
-        self.divergence.behind_by(mirrored.offset, self.controller.image)
+        noted = NOWHERE if observed.migration is None else min(mirrored(observed.migration), at)
+        self.divergence.behind_by(noted.offset, self.controller.image)
+        if judged.answer is Answer.CLAIM_AGAIN:
+            changed = CLAIM_CHANGED.found(found=found_text(observed, judged.stands), expected=expected_text(known))
+            self.progress.alarm(CLAIM_CHANGED.code, changed)
+            log.warning("claim.made_again", found=changed.text)
         await self.hooks.before("claim")
         multi, claim = plan_claim(
             observed,
@@ -193,16 +284,19 @@ class ClaimActs:
             kraft_epoch=self.now.epoch,
             now_ms=self.wall_ms(),
             ephemeral=False,
-            at=at if mirrored.offset < 0 else mirrored,
+            at=at if noted.offset < 0 else noted,
+            above=-1 if known.before is None else known.before.zk_epoch,
         )
-        self.progress.changed(WindowOpened(TimeWithoutController(self.now_ms(), self.config.takeover_max_ms)))
+        if judged.answer is Answer.GO_ON or brokers_of(self.controller.image) is not Brokers.KRAFT:  # else served
+            self.progress.changed(WindowOpened(TimeWithoutController(self.now_ms(), self.config.takeover_max_ms)))
         if not await self._claimed(multi, claim):
             assert self.now.trouble is not None
             raise FindingError(self.now.trouble)
         self.ephemeral.end()
+        self.progress.alarm(MIRROR_STOPPED.code, None)
         self.progress.changed(CopyShared(), ClaimHeld(claim))  # before it is watched
         self.claim_watch.look()
-        return ActEnded(Happened.CLAIM_RESUMED)
+        return ActEnded(Happened.CLAIM_RESUMED, (Found(None),) if judged.answer is Answer.CLAIM_AGAIN else ())
 
     async def _clear(self, observed: ClaimObservation) -> None:
         """Before the log is retired: no later process of it looks at ZooKeeper again."""

@@ -381,11 +381,13 @@ class DriverNode:
             self._quiet_time.begin()
         else:
             self._quiet_time.end()
-        if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING):
+        if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING) or happened is Happened.CLAIM_LOST:
             await self._stop_updating()
             self.operations.begun()  # or never will be
         if state is State.IDLE:
             self.now.forget_leadership()
+        if happened is Happened.CLAIM_LOST:
+            self.now.drop_claim()
         if state is State.RESUMING:
             self.divergence.resume(self.controller.image)
         if state is State.ABORTING:

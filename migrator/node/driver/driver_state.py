@@ -185,10 +185,14 @@ class DriverState:
             case _:
                 assert_never(change)
 
-    def forget_leadership(self) -> None:
-        """What this node held or learned as a leader means nothing when it leads again."""
+    def drop_claim(self) -> None:
+        """It does not stand as it was held: nothing is written under it, and it is not known what ZooKeeper has."""
         self.claim = self.window = None
         self.dual_write_at = NOWHERE
+
+    def forget_leadership(self) -> None:
+        """What this node held or learned as a leader means nothing when it leads again."""
+        self.drop_claim()
         self.fresh_copy = False
         self.unreadable = {}
         self.unmirrored = ()

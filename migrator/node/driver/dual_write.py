@@ -17,7 +17,7 @@ from migrator.driver.checks.replacing import against_stock
 from migrator.driver.machine import Happened
 from migrator.driver.not_following import NotFollowing
 from migrator.driver.orders import standing
-from migrator.findings.driver import ODD_ZNODES_LEFT, ORDERS_STAND, VERSIONS_LAG
+from migrator.findings.driver import CLAIM_CHANGED, ODD_ZNODES_LEFT, ORDERS_STAND, VERSIONS_LAG
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import Mark
@@ -46,6 +46,8 @@ from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import ZkSession
 
 NOT_FOLLOWING_EVERY_MS = 5_000
+CHANGED_SHOWN_MS = 3_600_000
+"""For how long in dual-write an alarm reminds of a claim that was made again."""
 ODD_REGISTRATIONS = "odd registrations"
 """The name of the alarm in dual-write; the reconcile has one of its own, for all that it left."""
 
@@ -72,7 +74,7 @@ class DualWriteActs:
         if Mark.TAKEOVER in self.controller.newest.marks:
             await self.controller.mark(Mark.TAKEOVER, "")
         self.progress.changed(CopyShared(), Found(next(iter(self.now.unreadable.values()), None)))
-        not_following, observed_ms = NotFollowing(), 0
+        not_following, observed_ms, entered_ms = NotFollowing(), 0, self.now_ms()
         while True:
             if self.mirroring.mirror is None:  # it broke while its break led nowhere, as during a refused rollback
                 return ActEnded(Happened.MIRROR_BROKEN)
@@ -82,6 +84,8 @@ class DualWriteActs:
             if self.now_ms() - observed_ms >= NOT_FOLLOWING_EVERY_MS or came_or_went:
                 observed_ms = self.now_ms()
                 await self._observe(not_following)
+            if self.now_ms() - entered_ms >= CHANGED_SHOWN_MS:
+                self.progress.alarm(CLAIM_CHANGED.code, None)
             name_not_updated(self.propagator, self.progress)
             if self.mirroring.mirror is not None and self.session.connected:
                 self.mirroring.mirror.raise_versions()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from migrator.driver.machine import serves_brokers, writes_allowed, writes_without_zookeeper
+from migrator.driver.machine import serves_brokers, writes_allowed, writes_without_claim
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 from migrator.node.driver.act import DriverView
@@ -25,10 +25,9 @@ class Connected(Protocol):
     def connected(self) -> bool: ...
 
 
-def may_write(now: DriverView, session: Connected, image: Image) -> bool:
+def may_write(now: DriverView, image: Image) -> bool:
     """Whether requests may change metadata, and the driver may append marks. image: with what is not committed yet."""
-    without = writes_without_zookeeper(now.state, image, zookeeper_answers=session.connected)
-    return writes_allowed(now.state) or without
+    return writes_allowed(now.state) or writes_without_claim(now.state, image)
 
 
 class DriverGatekeeper:
@@ -43,7 +42,7 @@ class DriverGatekeeper:
         self._passwords = passwords
 
     def writes_allowed(self, image: Image) -> bool:
-        return may_write(self._now, self._session, image)
+        return may_write(self._now, image)
 
     def brokers_served(self) -> bool:
         return serves_brokers(self._now.state, zookeeper_answers=self._session.connected)

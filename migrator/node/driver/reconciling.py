@@ -17,7 +17,7 @@ import structlog
 
 from migrator.driver.chained import guarded
 from migrator.driver.claim import Claim, ClaimObservation, still_ours
-from migrator.driver.copy import foreign_since_copy
+from migrator.driver.copy import foreign_since_commit, foreign_since_copy, nobody_is_updated
 from migrator.driver.guard import is_deleted
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
@@ -120,7 +120,7 @@ class ReconcileActs:
         target = self.controller.image
         self.mirroring.forget_commits()
         tree = await self._read(self.now.tree)
-        foreign = self._foreign(tree)
+        foreign = await self._foreign(tree)
         if foreign is not None:
             return ActEnded(Happened.MUST_ROLL_BACK, (Concluded(foreign),))
         tree = await self._put_right(tree, target, claim)
@@ -159,13 +159,23 @@ class ReconcileActs:
             if session_id == self.session.session_id:
                 return observed, session_id
 
-    def _foreign(self, tree: Tree) -> Occurrence | None:
-        """Right after the commit only this quorum may have changed what was copied: no broker has an update yet."""
-        if not self.now.fresh_copy:
+    async def _foreign(self, tree: Tree) -> Occurrence | None:
+        """Before the first broker update only this quorum may have changed what was copied; a successor knows from the
+        log that no broker has one, and what was copied. (Where a snapshot has the copy already it does not know: then
+        it deletes no topic that only ZooKeeper has, see below.)
+        """
+        if self.now.fresh_copy:
+            copy = self.now.copy
+            assert copy is not None
+            return foreign_since_copy(copy, tree, self.controller.image)
+        image = self.controller.image
+        if not nobody_is_updated(image.marks.get(Mark.TAKEOVER)):
             return None
-        copy = self.now.copy
-        assert copy is not None
-        return foreign_since_copy(copy, tree, self.controller.image)
+        copied = self.controller.copied
+        if copied is None:
+            log.warning("zk.not_compared_with_copy", reason="a snapshot has the copy and what came after it")
+            return None
+        return await asyncio.to_thread(foreign_since_commit, copied, tree, image, self.passwords)
 
     # --- before the difference -----------------------------------------------------------------------------
 

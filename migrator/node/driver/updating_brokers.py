@@ -10,12 +10,14 @@ Nothing is sent to a broker that would destroy what it has. A broker that is sil
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import structlog
 
 from migrator.driver.broker_updates import BrokerUpdates
+from migrator.driver.copy import nobody_is_updated, takeover_mark
 from migrator.driver.guard import Guarded, guard
 from migrator.driver.machine import Happened
 from migrator.driver.update_requests import reachable
@@ -80,6 +82,7 @@ class UpdateActs:
             if not findings:
                 if late is not None:
                     return ActEnded(Happened.MUST_ROLL_BACK, (Concluded(late),))
+                await self._note_updating()
                 self.progress.changed(CopyShared())  # before the first update is queued
                 self.propagator.begin(broker_updates, guarded)
                 return await self._updated(broker_updates, started)
@@ -104,10 +107,16 @@ class UpdateActs:
 
     async def _begin(self) -> BrokerUpdates:
         """Every broker waits for its own full update, and for no other broker's."""
+        await self._note_updating()
         broker_updates = await self._prepare()
         everything = broker_updates.everything(withheld=self.controller.image.brokers)
         self.propagator.begin(broker_updates, Guarded(tuple(everything), ()))
         return broker_updates
+
+    async def _note_updating(self) -> None:
+        """Before the first update: the next leader may not leave any more as if no broker had heard of this quorum."""
+        if nobody_is_updated(self.controller.newest.marks.get(Mark.TAKEOVER)):
+            await self.controller.mark(Mark.TAKEOVER, takeover_mark(self.now.epoch, time.time(), updating=True))
 
     async def _prepare(self) -> BrokerUpdates:
         await self.hooks.before("update")

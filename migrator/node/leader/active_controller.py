@@ -40,7 +40,7 @@ from migrator.controller.security.permissions import allowed_as_whole
 from migrator.findings.driver import INELIGIBLE_DECISION, REQUEST_TOO_LARGE
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.model.draft import Delta, Draft
-from migrator.model.image import Image, Position
+from migrator.model.image import CommittedCopy, Image, Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.leader.applied_log import AppliedLog
 from migrator.node.leader.gatekeeper import Gatekeeper, is_looked_into
@@ -292,7 +292,7 @@ class ActiveController:
             self._log.end = done.offset + 1
             if done.delta is not None:
                 self.image = done.delta.after
-                self.removals.note(done.delta)
+                self._log.note(done.delta)
                 self._commit_listeners.published(done.delta)
                 self._raft.metrics.apply.observe(time.perf_counter() - began)
             done.answer()
@@ -302,6 +302,11 @@ class ActiveController:
     def removals(self) -> Removals:
         """What the log took away so far, before this node began to lead and since."""
         return self._log.removals
+
+    @property
+    def copied(self) -> CommittedCopy | None:
+        """The copy of a takeover that is not in dual-write yet, where this node saw it become committed."""
+        return self._log.copied
 
     # --- requests ------------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from itertools import chain
 from migrator.controller.removals import Removals
 from migrator.controller.snapshot import records_of
 from migrator.findings.finding import FindingError
-from migrator.model.image import Image
+from migrator.model.draft import Delta
+from migrator.model.image import CommittedCopy, Image, committed_copy
 from migrator.node.log.log_replay import Ineligible, LogReplay, ReadAhead, read_snapshot
 from migrator.node.on_thread import on_thread
 from migrator.node.quorum.raft_node import RaftNode
@@ -73,6 +74,16 @@ class AppliedLog:
         """What the log has that no correct controller writes, as far as this node replayed it."""
         return self._replay.ineligible
 
+    @property
+    def copied(self) -> CommittedCopy | None:
+        """The copy of a takeover that is not in dual-write yet, where this node saw it become committed."""
+        return self._replay.copied
+
+    def note(self, delta: Delta) -> None:
+        """This node leads, and a commit of its own became visible."""
+        self.removals.note(delta)
+        self._replay.copied = committed_copy(self._replay.copied, delta.before, delta.after)
+
     def commit(self, high_watermark: int) -> None:
         self.committed = max(self.committed, high_watermark)
 
@@ -112,9 +123,9 @@ class AppliedLog:
         A transaction that was open when it began to lead is open still, unless its Abort is committed.
         """
         if self.end > self._replay.end:
-            ineligible = self.ineligible
+            ineligible, copied = self.ineligible, self.copied
             self._replay = LogReplay(image, self.end, self.removals)
-            self._replay.ineligible = ineligible
+            self._replay.ineligible, self._replay.copied = ineligible, copied
 
     # --- snapshots -----------------------------------------------------------------------------------------
 

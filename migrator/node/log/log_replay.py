@@ -25,7 +25,7 @@ from migrator.findings.driver import INELIGIBLE_IN_LOG
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from migrator.model.draft import Draft
-from migrator.model.image import EMPTY, METADATA_VERSION, Image, Position
+from migrator.model.image import EMPTY, METADATA_VERSION, CommittedCopy, Image, Position, committed_copy
 from migrator.node.log.storage import refuse_later_format
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import Batch, read_batches
@@ -89,6 +89,8 @@ class LogReplay:
         self.removals = Removals() if removals is None else removals
         """What the log took away at some time, also before the snapshot that this began with."""
         self.ineligible = Ineligible()
+        self.copied: CommittedCopy | None = None
+        """Of a takeover that is not in dual-write yet; None too where a snapshot has it already."""
         self._transaction: _Transaction | None = None
 
     @property
@@ -109,6 +111,7 @@ class LogReplay:
                 self.settled_end = self.end
         if self._transaction is None:
             self.image = draft.finish(position).after
+            self.copied = committed_copy(self.copied, self.image, self.image)
         else:
             self._transaction.image = draft.finish(position).after
             self.image = msgspec.structs.replace(self.image, position=position)
@@ -133,6 +136,10 @@ class LogReplay:
                     if self._transaction is not None:
                         self.removals = self._transaction.committed_removals()
                         self._transaction = None
+                        before, position = self.image, Position(batch.leader_epoch, batch.last_offset)
+                        self.image = draft.finish(position).after
+                        self.copied = committed_copy(self.copied, before, self.image)
+                        draft = Draft(self.image)
                 case _:
                     self._replay(draft, record, offset)
         return draft

@@ -345,7 +345,7 @@ class ControllerProcess:
             on_change=on_session,
         )
         divergence = DivergenceWatch(
-            config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=partial(may_write, now, session)
+            config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=partial(may_write, now)
         )
         return _BeforeDriver(now, session, divergence, encoder_of(config.passwords))
 

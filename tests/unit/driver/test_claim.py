@@ -24,10 +24,11 @@ from migrator.driver.claim import (
     plan_rollback,
     recognise,
     refuse_claim,
-    refuse_resume,
     still_ours,
 )
+from migrator.driver.claim_table import Brokers, Known, judge
 from migrator.driver.way_back import left_migration
+from migrator.findings.finding import Occurrence
 from migrator.model.image import NOWHERE, Position
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
@@ -36,6 +37,15 @@ from migrator.zk.znodes import ControllerZnode, MigrationZnode, controller_data,
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 
 VOTERS = (3000, 3001, 3002)
+
+
+def refuse_resume(
+    observed: ClaimObservation, voters: tuple[int, ...], kraft_epoch: int, at: Position, born: int | None = None
+) -> Occurrence | None:
+    """Beside brokers in ZooKeeper mode; the other modes are cells of test_claim_table.py."""
+    return judge(observed, Known(voters, kraft_epoch, at, born=born), Brokers.ZOOKEEPER).finding
+
+
 US = 3000
 KRAFT_EPOCH = 5
 COMMITTED = Position(epoch=5, offset=1200)
@@ -480,10 +490,10 @@ LOG_END = Position(epoch=5, offset=1500)
         (OURS, LOG_END, None),
         (OURS, Position(4, 1200), None),
         (replace(OURS, migration=MigrationZnode(3001, 4)), LOG_END, None),  # K-02: committed, the offset never noted
-        (replace(OURS, controller=None, controller_version=-1), LOG_END, "Z2K-2008"),
+        (replace(OURS, controller=None, controller_version=-1), LOG_END, "Z2K-2003"),  # absence proves nothing
         (replace(OURS, controller=ControllerZnode(1, 2, "1", -1)), LOG_END, "Z2K-2008"),
-        (replace(OURS, controller=ControllerZnode(4000, 2, "1", 4)), LOG_END, "Z2K-2008"),
-        (replace(OURS, controller=ControllerZnode(3001, 2, "1", 6)), LOG_END, "Z2K-2008"),
+        (replace(OURS, controller=ControllerZnode(4000, 2, "1", 4)), LOG_END, "Z2K-2003"),
+        (replace(OURS, controller=ControllerZnode(3001, 2, "1", 6)), LOG_END, "Z2K-2003"),
         (replace(OURS, migration=None, migration_version=-1), LOG_END, "Z2K-2003"),
         (replace(OURS, migration=None), LOG_END, "Z2K-2003"),
         (replace(OURS, migration=MigrationZnode(4000, 4, 1200, 4)), LOG_END, "Z2K-2003"),
@@ -547,9 +557,12 @@ def test_what_a_claim_leaves_that_ended_before_it_was_persisted_does_not_bar_the
     claim_it(session)
     ensemble.expire(session.session_id)
     observed = read_claim(later)
-    retired = refuse_resume(observed, VOTERS, KRAFT_EPOCH + 1, COMMITTED)
-    assert retired is not None
-    assert retired.code == "Z2K-2008"
+    unproven = refuse_resume(observed, VOTERS, KRAFT_EPOCH + 1, COMMITTED)
+    assert unproven is not None
+    assert unproven.code == "Z2K-2003"
+    proven = refuse_resume(replace(observed, controller=BROKER), VOTERS, KRAFT_EPOCH + 1, COMMITTED)
+    assert proven is not None
+    assert proven.code == "Z2K-2008"
     barred = refuse_claim(observed, VOTERS, KRAFT_EPOCH - 3)
     assert barred is not None
     assert barred.code == "Z2K-2006"

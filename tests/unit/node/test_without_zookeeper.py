@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from migrator.control_api.states import State
 from migrator.controller.incarnations import is_ours, our_incarnation, registered_by_others
-from migrator.driver.machine import all_in_kraft_mode, writes_without_zookeeper
+from migrator.driver.machine import all_in_kraft_mode, writes_without_claim
 from migrator.model.image import Image
 from migrator.model.values import Controller, MigrationState
 from migrator.node.leader.voter_observations import QuorumView, VoterObservations
@@ -31,14 +31,12 @@ def test_a_registration_in_zookeeper_mode_also_a_fenced_one_keeps_every_rule(
     brokers: list[object], *, all_kraft: bool
 ) -> None:
     assert all_in_kraft_mode(image(brokers)) is all_kraft
-    assert writes_without_zookeeper(State.RESUMING, image(brokers), zookeeper_answers=False) is all_kraft
+    assert writes_without_claim(State.RESUMING, image(brokers)) is all_kraft
     assert zookeeper_needed(image(brokers)) is not all_kraft
 
 
-def test_administrators_are_served_only_until_zookeeper_answers_and_never_by_one_that_is_fenced() -> None:
-    assert not any(writes_without_zookeeper(each, image(KRAFT), zookeeper_answers=True) for each in State)
-    served = [each for each in State if writes_without_zookeeper(each, image(KRAFT), zookeeper_answers=False)]
-    assert served == [State.RESUMING]
+def test_administrators_are_served_without_a_claim_while_it_is_made_again_and_never_by_one_that_is_fenced() -> None:
+    assert [each for each in State if writes_without_claim(each, image(KRAFT))] == [State.RESUMING]
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,14 @@ def test_zookeeper_rules_only_when_nothing_says_otherwise(change: dict[str, Any]
     assert not zookeeper_is_controller(replace(back, **change)).holds
 
 
+def test_a_claim_that_cannot_be_made_again_blocks_every_step_with_its_finding() -> None:
+    found = ("Z2K-2022", "ZooKeeper is not written: a broker in ZooKeeper mode holds the claim")
+    stopped = replace(DUAL_WRITE, driver_state="RESUMING", driver_finding=found, driver_alarms=("Z2K-2021", "Z2K-2022"))
+    check = standing(stopped).failed[0]
+    assert (check.message, check.codes) == (found[1], ("Z2K-2022",))
+    assert standing(replace(stopped, driver_alarms=("Z2K-2021",))).holds
+
+
 def test_a_fenced_driver_blocks_with_its_finding() -> None:
     fenced = replace(DUAL_WRITE, driver_state="FENCED", driver_finding=("Z2K-2003", "/controller was changed"))
     check = standing(fenced).failed[0]
