@@ -15,11 +15,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from migrator.driver.checks.restarts import configs_of, tiered_topics
 from migrator.driver.tree import Tree
 from migrator.findings.content import ACLS_UNHEEDED, AUTHORIZER_ABSENT, TOKENS_WITHOUT_KEY, TOO_BIG_FOR_ONE_REQUEST
 from migrator.findings.finding import Occurrence
-from migrator.findings.preflight import BROKER_SETTING_FOR_LATER, BROKER_SETTING_FORBIDS, LEVEL_WITHOUT_TOKENS
+from migrator.findings.preflight import (
+    BROKER_SETTING_FOR_LATER,
+    BROKER_SETTING_FORBIDS,
+    CONTROLLERS_WITHOUT_TIERS,
+    LEVEL_WITHOUT_TOKENS,
+)
 from migrator.model import levels
+from migrator.model.topic_rules import REMOTE_SYSTEM
 from migrator.zk import paths
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
@@ -29,7 +36,7 @@ _POLICIES: Final = ("alter.config.policy.class.name", "create.topic.policy.class
 _TOKEN_KEYS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
 
 ASKED: Final = (
-    *(_AUTHORIZER, *_POLICIES, *_TOKEN_KEYS, "control.plane.listener.name", "principal.builder.class"),
+    *(_AUTHORIZER, *_POLICIES, *_TOKEN_KEYS, "control.plane.listener.name", "principal.builder.class", REMOTE_SYSTEM),
     *("log.dirs", "socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
 )
 """Keys that brokers are asked for."""
@@ -47,7 +54,7 @@ class ControllerFileSettings:
     file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
     authorizer, token_key: whether there is one.
     set_acl: whether what they make in ZooKeeper has access lists.
-    level: metadata.version of the quorum.
+    remote_storage: whether they take tiered topics. level: metadata.version of the quorum.
     """
 
     file: str = "the controllers' files"
@@ -55,6 +62,7 @@ class ControllerFileSettings:
     authorizer: bool = False
     token_key: bool = False
     set_acl: bool = False
+    remote_storage: bool = False
     level: int = levels.LATEST
 
 
@@ -69,6 +77,9 @@ def controller_findings(tree: Tree, ours: ControllerFileSettings) -> Iterator[Oc
         yield LEVEL_WITHOUT_TOKENS.found(count=len(tree.families.tokens), level=levels.level_name(ours.level))
     elif tree.families.tokens and not ours.token_key:
         yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
+    tiered = sorted(tiered_topics(configs_of(tree)))
+    if tiered and not ours.remote_storage:
+        yield CONTROLLERS_WITHOUT_TIERS.found(count=len(tiered), first=tiered[0], file=ours.file)
 
 
 def request_limit_finding(broker: int, settings: Mapping[str, str], size: int) -> Occurrence | None:
@@ -115,6 +126,11 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerFileSettings) -> It
             yield key, f"{ours.file} sets no key, so in dual-write tokens could not be created, renewed or expired"
     if "," in settings.get("log.dirs", "") and ours.level < levels.DIRECTORIES:
         yield "log.dirs", f"metadata.version {levels.level_name(ours.level)} knows no directories; 3.7-IV2 does"
+    if settings.get(REMOTE_SYSTEM) == "true" and not ours.remote_storage:
+        yield (
+            REMOTE_SYSTEM,
+            f"{ours.file} does not set it, so in dual-write no tiered topic could be created or changed",
+        )
     if settings.get("principal.builder.class", DEFAULT_PRINCIPALS) != DEFAULT_PRINCIPALS:
         yield "principal.builder.class", "controllers read the principals of Kafka's own builder only"
 

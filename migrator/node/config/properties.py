@@ -23,11 +23,13 @@ import javaproperties
 from migrator.commands.ownership import why_foreign
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, AuthorizerRules, TokenRules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
+from migrator.driver.checks.restarts import is_true
 from migrator.driver.checks.settings import ControllerFileSettings
 from migrator.driver.checks.waivers import PartitionWaiver, parse_waiver
 from migrator.driver.divergence import BLOCK, POLICIES, DivergenceLimits
 from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
+from migrator.model.topic_rules import REMOTE_SYSTEM
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config.encoder_config import read_encoder
 from migrator.node.config.helpers import helped
@@ -176,6 +178,7 @@ def controller_settings(config: NodeConfig) -> ControllerFileSettings:
         authorizer=config.authorizer is not None,
         token_key=config.tokens is not None,
         set_acl=config.zookeeper_set_acl,
+        remote_storage=is_true(config.given.get(REMOTE_SYSTEM)),
     )
 
 
