@@ -152,12 +152,12 @@ EARLIER_LOG = Finding(
 SWITCH_OFF_WAITS = Finding(
     code="Z2K-1058",
     says="{path} does not set remote.storage.enable=true, and broker {broker} still reads {count} partitions from "
-    "remote storage, the first is {first} (up to offset {offset}).",
+    "remote storage, the first is {first} (up to offset {offset}); brokers whose replica lost that already: {lost}.",
     means="In ZooKeeper mode Kafka 3.9 takes this switch-off, and no broker applies it until its next restart. Then "
     "the topic begins where its local log begins: consumers of older records get OFFSET_OUT_OF_RANGE, and these "
     "records are lost. Until then everything can be read.",
     remedy="Restart no broker. First set remote.storage.enable=true on the topic again with kafka-configs: nothing is "
-    "lost then. To end tiering for good, follow the runbook after the migration.",
+    "lost then. If the message names brokers that lost records already, follow the runbook before any other step.",
 )
 
 CONTROLLERS_WITHOUT_TIERS = Finding(

@@ -197,7 +197,9 @@ def _restarts(snapshot: Snapshot, now: float) -> RestartsObserved | None:
     if found is None:
         return None
     age = now - found.at if now >= found.at else math.inf
-    return RestartsObserved(age, found.problem, tuple(map(_change, restart_occurrences(found))))
+    later = [row.node_id for row in snapshot.road if row.step == RollStep.WHOLE and row.changed_at >= found.at]
+    anew = f"brokers are compared anew, since node {later[-1]} was restarted" if later else ""
+    return RestartsObserved(age, found.problem or anew, tuple(map(_change, restart_occurrences(found))))
 
 
 def _change(found: Occurrence) -> RestartChange:

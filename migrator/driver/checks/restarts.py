@@ -63,13 +63,19 @@ class Applied:
 
     static: what it read from its file at its start, by key; None: a value that it does not show.
     replicas: how many lie in each log directory. offline: directories that failed.
-    begins: its replicas of topics that ZooKeeper does not call tiered, by topic and partition.
+    begins: its replicas by topic and partition, where it has remote storage. leads: those of tiered topics it leads.
     """
 
     static: Mapping[str, str | None] = field(default_factory=dict)
     replicas: Mapping[str, int] = field(default_factory=dict)
     offline: tuple[str, ...] = ()
     begins: Mapping[str, Mapping[int, LogBegins]] = field(default_factory=dict)
+    leads: frozenset[tuple[str, int]] = frozenset()
+
+    def begins_after(self, topic: str, number: int, other: LogBegins) -> bool:
+        """Whether its replica does not read remotely any more, and begins later than one that does."""
+        own = self.begins.get(topic, {}).get(number)
+        return own is not None and not own.uses_remote and own.earliest > other.earliest
 
     @property
     def has_remote_storage(self) -> bool:
@@ -111,6 +117,7 @@ def restart_findings(
 ) -> Iterator[Occurrence]:
     """What ZooKeeper has and brokers have not applied. unknown: brokers that did not say what they have, with why."""
     yield from _switched_off(configs, applied)
+    yield from _begin_later(configs, applied)
     yield from _refused_at_start(configs)
     for broker, each in sorted(applied.items()):
         yield from _offline(broker, each)
@@ -126,13 +133,44 @@ def _switched_off(configs: Configs, applied: Mapping[int, Applied]) -> Iterator[
             remote = {number: found for number, found in each.begins.get(topic, {}).items() if found.uses_remote}
             if remote:
                 first = min(remote)
+                lost = [
+                    other
+                    for other, those in sorted(applied.items())
+                    if any(those.begins_after(topic, number, found) for number, found in remote.items())
+                ]
                 yield SWITCH_OFF_WAITS.found(
                     path=paths.topic_config(topic),
                     broker=broker,
                     count=len(remote),
                     first=f"{topic}-{first}",
                     offset=remote[first].last_remote,
+                    lost=f"{lost}" if lost else "none",
                 )
+
+
+def _begin_later(configs: Configs, applied: Mapping[int, Applied]) -> Iterator[Occurrence]:
+    """A topic that is tiered again, after a broker was restarted while it was switched off: the replica of that broker
+    begins at its local log for good, and once it leads, so does the partition. No follower begins after its leader
+    otherwise.
+    """
+    for topic in sorted(tiered_topics(configs)):
+        for leader, each in sorted(applied.items()):
+            logs = each.begins.get(topic, {})
+            led = {number: found.earliest for number, found in logs.items() if (topic, number) in each.leads}
+            for other, those in sorted(applied.items()):
+                begins = {number: found.earliest for number, found in those.begins.get(topic, {}).items()}
+                later = sorted(number for number in led.keys() & begins.keys() if begins[number] > led[number])
+                if later:
+                    first = later[0]
+                    change = (
+                        f"broker {other} would lead it, whose replica begins at {begins[first]} and not at {led[first]}"
+                    )
+                    yield RESTART_CHANGES.found(
+                        node=f"broker {leader}",
+                        path=paths.topic_config(topic),
+                        key=f"where {topic}-{first} begins",
+                        change=f"{change} (such partitions: {len(later)})",
+                    )
 
 
 def _refused_at_start(configs: Configs) -> Iterator[Occurrence]:

@@ -1,6 +1,6 @@
 """Ask each broker what it has applied: settings of its file, log directories, where logs begin.
 
-In:   the brokers to ask, on the inter-broker listener; topics whose logs need not be asked for.
+In:   the brokers to ask, on the inter-broker listener; topics that ZooKeeper calls tiered.
 Out:  `Applied` (driver.checks.restarts) per broker that answered, and the reason for each that did not.
 Elsewhere: what the answers are compared with (driver.checks.restarts), other questions to brokers (survey.py).
 Source: DescribeConfigs version 4 with synonyms: those of the file are what the process read at its start, as text.
@@ -42,13 +42,15 @@ from migrator.zk import paths
 from migrator.zk.znodes import BrokerZnode, listeners
 
 ANY_REPLICA: Final = -2
+CLIENT: Final = -1
+"""Whom only leaders answer."""
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
 LOCAL_SINCE, TIERED_SINCE = 8, 9
 LIST_OFFSETS: Final = 2
 PARTITIONS_AT_ONCE: Final = 2_000
 KAFKA_STORAGE_ERROR: Final = 56
 NOT_HERE: Final = frozenset({Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER})
-"""Not a replica of this broker any more."""
+"""Not a replica of this broker any more, or not led by it."""
 
 
 def registered(brokers: Mapping[int, BrokerZnode]) -> tuple[list[Broker], dict[int, str]]:
@@ -71,7 +73,7 @@ async def ask_applied(
 ) -> tuple[dict[int, Applied], dict[int, str]]:
     """By broker id what it has, and by broker id why that is not known.
 
-    tiered: topics that ZooKeeper calls tiered. Of all others a broker with remote storage is asked for its replicas.
+    tiered: topics that ZooKeeper calls tiered: of these it is also asked which partitions a broker leads.
     """
 
     async def ask(broker: Broker, connection: BrokerConnection) -> Applied:
@@ -94,12 +96,17 @@ async def _applied(broker: Broker, connection: BrokerConnection, tiered: Collect
     found = Applied(static, replicas, offline)
     if not found.has_remote_storage:
         return found
+    version = await _version(connection)
     here: dict[str, list[int]] = {}
-    for topic in (topic for each in answer.results for topic in each.topics if topic.name not in tiered):
+    for topic in (topic for each in answer.results for topic in each.topics):
         here.setdefault(topic.name, []).extend(
             each.partition_index for each in topic.partitions if not each.is_future_key
         )
-    return Applied(static, replicas, offline, await _begins(connection, here, await _version(connection)))
+    begins = await _begins(connection, here, version)
+    leads: set[tuple[str, int]] = set()
+    for part in _in_parts({name: numbers for name, numbers in here.items() if name in tiered}):
+        leads |= (await _offsets(connection, part, EARLIEST, version, CLIENT)).keys()
+    return Applied(static, replicas, offline, begins, frozenset(leads))
 
 
 async def _static(broker: Broker, connection: BrokerConnection) -> dict[str, str | None]:
@@ -156,10 +163,14 @@ def _in_parts(topics: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Sequenc
 
 
 async def _offsets(
-    connection: BrokerConnection, topics: Mapping[str, Sequence[int]], which: int, version: int
+    connection: BrokerConnection,
+    topics: Mapping[str, Sequence[int]],
+    which: int,
+    version: int,
+    asker: int = ANY_REPLICA,
 ) -> dict[tuple[str, int], int]:
     request = ListOffsetsRequest(
-        replica_id=ANY_REPLICA,
+        replica_id=asker,
         topics=tuple(
             ListOffsetsTopic(
                 topic, tuple(ListOffsetsPartition(partition_index=number, timestamp=which) for number in numbers)

@@ -28,7 +28,14 @@ def test_a_switch_off_that_a_broker_has_not_applied_is_named_with_topic_and_brok
     """Deleting the key has the same effect as false; a value that is no boolean is refused as well."""
     found = [each for each in restart_findings({"t": config}, {1: READS_REMOTELY}, {}) if each.code == "Z2K-1058"]
     (one,) = found
-    assert one.values == {"path": "/config/topics/t", "broker": 1, "count": 1, "first": "t-1", "offset": 2047}
+    assert one.values == {
+        "path": "/config/topics/t",
+        "broker": 1,
+        "count": 1,
+        "first": "t-1",
+        "offset": 2047,
+        "lost": "none",
+    }
     assert "broker 1 still reads 1 partitions from remote storage, the first is t-1 (up to offset 2047)" in one.text
 
 
@@ -37,6 +44,24 @@ def test_each_broker_that_still_reads_remotely_is_named_by_itself() -> None:
     restarted = Applied({SYSTEM: "true"}, begins={"t": {1: LogBegins(2048, 2048)}})
     found = list(restart_findings(OFF, {1: READS_REMOTELY, 2: restarted, 3: READS_REMOTELY}, {}))
     assert [(each.code, each.values["broker"]) for each in found] == [("Z2K-1058", 1), ("Z2K-1058", 3)]
+    assert all("brokers whose replica lost that already: [2]" in each.text for each in found)
+
+
+def test_a_replica_that_begins_after_its_leader_is_named_when_the_topic_is_tiered_again() -> None:
+    """Its broker was restarted while the topic was switched off. `true` is no remedy for it any more."""
+    on = {"t": {"remote.storage.enable": "true"}}
+    leader = Applied({SYSTEM: "true"}, begins={"t": {0: LogBegins(0, 186, 185)}}, leads=frozenset({("t", 0)}))
+    lost = Applied({SYSTEM: "true"}, begins={"t": {0: LogBegins(186, 186, 185)}})
+    (found,) = restart_findings(on, {1: leader, 2: lost}, {})
+    assert (found.code, found.values["node"]) == ("Z2K-4234", "broker 1")
+    assert "broker 2 would lead it, whose replica begins at 186 and not at 0" in found.text
+
+
+def test_a_follower_that_has_not_heard_of_deleted_segments_yet_is_no_finding() -> None:
+    on = {"t": {"remote.storage.enable": "true"}}
+    leader = Applied({SYSTEM: "true"}, begins={"t": {0: LogBegins(50, 186, 185)}}, leads=frozenset({("t", 0)}))
+    behind = Applied({SYSTEM: "true"}, begins={"t": {0: LogBegins(40, 186, 185)}})
+    assert list(restart_findings(on, {1: leader, 2: behind}, {})) == []
 
 
 def test_a_broker_before_3_9_shows_only_what_remote_storage_alone_has() -> None:

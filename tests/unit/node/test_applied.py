@@ -75,9 +75,16 @@ class Broker:
             case ApiVersionsRequest():
                 return ApiVersionsResponse(api_keys=(ApiVersion(2, 0, self.latest),))
             case ListOffsetsRequest():
+                if request.replica_id == -1:
+                    return ListOffsetsResponse(topics=tuple(map(self._led, request.topics)))
                 assert request.replica_id == -2, "followers have to answer as well"
                 return ListOffsetsResponse(topics=tuple(map(self._of_topic, request.topics)))
         raise AssertionError(request)
+
+    def _led(self, topic: Any) -> ListOffsetsTopicResult:
+        """It leads partition 0 only; of the others it is a follower."""
+        errors = {each.partition_index: 6 if each.partition_index else 0 for each in topic.partitions}
+        return ListOffsetsTopicResult(topic.name, tuple(ListOffsetsPartitionResult(*each) for each in errors.items()))
 
     def _of_topic(self, topic: Any) -> ListOffsetsTopicResult:
         found = tuple(
@@ -124,15 +131,19 @@ def test_directories_are_told_with_their_replicas_and_those_that_failed(broker: 
     assert (found[1].replicas, found[1].offline) == ({"/a": 2, "/b": 2, "/c": 0}, ("/c",))
 
 
-def test_logs_of_topics_that_zookeeper_does_not_call_tiered_are_asked_for_where_they_begin(broker: Broker) -> None:
-    found, _ = asked("other")
-    assert found[1].begins == {"t": dict.fromkeys((0, 1, 2), LogBegins(0, 100, 99))}
-    assert broker.asked[-3:] == [("ListOffsetsRequest", 9)] * 3
+def test_a_broker_with_remote_storage_is_asked_where_its_logs_begin_and_which_tiered_ones_it_leads(
+    broker: Broker,
+) -> None:
+    found, _ = asked("t")
+    begins = LogBegins(0, 100, 99)
+    assert found[1].begins == {"t": dict.fromkeys((0, 1, 2), begins), "other": {0: begins}}
+    assert found[1].leads == {("t", 0)}
+    assert broker.asked[-4:] == [("ListOffsetsRequest", 9)] * 4
 
 
 def test_a_broker_before_3_9_is_asked_what_it_knows(broker: Broker) -> None:
     broker.latest = 8
-    found, _ = asked("other")
+    found, _ = asked()
     assert found[1].begins["t"][0] == LogBegins(0, 100, -1)
     assert broker.asked[-2:] == [("ListOffsetsRequest", 8)] * 2
 
@@ -165,7 +176,7 @@ def test_a_broker_that_does_not_tell_where_its_logs_begin_is_not_known(
 
 def test_a_replica_that_left_meanwhile_is_nobodys(broker: Broker) -> None:
     broker.errors = {1: 3, 2: 6}
-    found, unknown = asked("other")
+    found, unknown = asked()
     assert unknown == {}
     assert sorted(found[1].begins["t"]) == [0]
 

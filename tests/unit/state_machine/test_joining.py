@@ -261,7 +261,7 @@ def test_without_an_inventory_file_brokers_join_by_hand_as_before(tmp_path: Path
 # --- what a restart would change beside ---------------------------------------------------------------------
 
 SWITCHED_OFF = RestartFound(
-    "Z2K-1058", {"path": "/config/topics/t", "broker": 2, "count": 1, "first": "t-0", "offset": 99}
+    "Z2K-1058", {"path": "/config/topics/t", "broker": 2, "count": 1, "first": "t-0", "offset": 99, "lost": "none"}
 )
 
 
