@@ -76,6 +76,7 @@ CHECK: Final = "check"
 PLAN: Final = "audit plan"
 SOAK: Final = "soak"
 FILES: Final = "files"
+RESTARTS: Final = "restarts"
 INTENT: Final = "finalize intent"
 LIMITS: Final = "limits"
 CANARY: Final = "canary"
@@ -107,7 +108,7 @@ _LAST_OBSERVATION_AND_CHECK: Final = select(ObservationRow).where(
 )
 _OTHER_DOCUMENTS: Final = select(ObservationRow).where(
     ObservationRow.migration_id == _MIGRATION,
-    ObservationRow.kind.in_((PLAN, SOAK, FILES, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES)),
+    ObservationRow.kind.in_((PLAN, SOAK, FILES, RESTARTS, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES)),
 )
 _CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == _MIGRATION)
 _PENDING_OPERATIONS: Final = (

@@ -149,6 +149,36 @@ EARLIER_LOG = Finding(
     "Follow the runbook.",
 )
 
+SWITCH_OFF_WAITS = Finding(
+    code="Z2K-1058",
+    says="{path} does not set remote.storage.enable=true, and broker {broker} still reads {count} partitions from "
+    "remote storage, the first is {first} (up to offset {offset}); brokers whose replica lost that already: {lost}.",
+    means="In ZooKeeper mode Kafka 3.9 takes this switch-off, and no broker applies it until its next restart. Then "
+    "the topic begins where its local log begins: consumers of older records get OFFSET_OUT_OF_RANGE, and these "
+    "records are lost. Until then everything can be read.",
+    remedy="Restart no broker. First set remote.storage.enable=true on the topic again with kafka-configs: nothing is "
+    "lost then. If the message names brokers that lost records already, follow the runbook before any other step.",
+)
+
+CONTROLLERS_WITHOUT_TIERS = Finding(
+    code="Z2K-1059",
+    says="{count} topics are tiered, the first is {first}, and {file} does not set "
+    "remote.log.storage.system.enable=true.",
+    means="In dual-write and later, controllers decide on topics. Without this key they refuse to create a tiered "
+    "topic, and to change the configuration of one. Nothing that is stored is lost.",
+    remedy="Set remote.log.storage.system.enable=true in every controller's file, and restart the controllers one by "
+    "one.",
+)
+
+APPLIED_UNKNOWN = Finding(
+    code="Z2K-1060",
+    says="What the next restart of broker {broker} would change is not known: {reason}.",
+    means="A broker can have a setting in ZooKeeper or in its file that counts only after a restart. Some of them make "
+    "records unreadable. So no broker is restarted before this one has answered.",
+    remedy="Correct what the message names. If that is not possible, look for the changes yourself with the runbook, "
+    "and then waive Z2K-1060 for this broker in the inventory, with a reason.",
+)
+
 IBP_DIFFERS = Finding(
     code="Z2K-1090",
     says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum was formatted with metadata.version "

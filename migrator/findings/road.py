@@ -75,6 +75,15 @@ FILE_DRIFTED = Finding(
     remedy="Find out who changed it. Restore the content that lies beside it, and freeze configuration management.",
 )
 
+RESTART_CHANGES = Finding(
+    code="Z2K-4234",
+    says="A restart of {node} would also change {key} ({path}): {change}.",
+    means="Somebody changed the file or ZooKeeper after the broker started, or a directory failed. The running broker "
+    "does not have the change. A restart for the migration would bring it in as well.",
+    remedy="Undo the change. If it is wanted, restart the broker yourself first and see that it is well, or waive "
+    "Z2K-4234 for this broker in the inventory, with a reason.",
+)
+
 FINALIZE_NOT_APPROVED = Finding(
     code="Z2K-4210",
     says="Nobody has approved {phase} as things are now: {reason}.",

@@ -17,6 +17,7 @@ from typing import Final
 
 from migrator.model import levels
 from migrator.model.connect_string import chroot_of
+from migrator.model.topic_rules import REMOTE_SYSTEM
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
@@ -26,7 +27,7 @@ _POLICIES: Final = ("alter.config.policy.class.name", "create.topic.policy.class
 TOKEN_KEYS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
 
 ASKED: Final = (
-    *(_AUTHORIZER, *_POLICIES, *TOKEN_KEYS, "control.plane.listener.name", PRINCIPALS),
+    *(_AUTHORIZER, *_POLICIES, *TOKEN_KEYS, "control.plane.listener.name", PRINCIPALS, REMOTE_SYSTEM),
     *("log.dirs", "socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
 )
 """Keys that brokers are asked for, and that their files are searched for."""
@@ -39,6 +40,7 @@ class ControllerFileSettings:
     file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
     authorizer, token_key: whether there is one.
     set_acl: whether what they make in ZooKeeper has access lists.
+    remote_storage: whether they take tiered topics.
     level: metadata.version of the quorum.
     """
 
@@ -47,10 +49,13 @@ class ControllerFileSettings:
     authorizer: bool | None = False
     token_key: bool | None = False
     set_acl: bool | None = False
+    remote_storage: bool | None = False
     level: int | None = levels.LATEST
 
 
-NOT_KNOWN: Final = ControllerFileSettings(chroot=None, authorizer=None, token_key=None, set_acl=None, level=None)
+NOT_KNOWN: Final = ControllerFileSettings(
+    chroot=None, authorizer=None, token_key=None, set_acl=None, remote_storage=None, level=None
+)
 
 
 def listener_principals(listener: str) -> str:
@@ -80,6 +85,11 @@ def forbidding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Ite
             yield key, f"{ours.file} sets no key, so in dual-write tokens could not be created, renewed or expired"
     if "," in settings.get("log.dirs", "") and ours.level is not None and ours.level < levels.DIRECTORIES:
         yield "log.dirs", f"metadata.version {levels.level_name(ours.level)} knows no directories; 3.7-IV2 does"
+    if settings.get(REMOTE_SYSTEM) == "true" and ours.remote_storage is False:
+        yield (
+            REMOTE_SYSTEM,
+            f"{ours.file} does not set it, so in dual-write no tiered topic could be created or changed",
+        )
 
 
 def _deciding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from migrator.wire.messages import (
     configs,
     control,
     handshake,
+    offsets,
     partitions,
     raft,
     replication,
@@ -81,6 +82,7 @@ API_KEYS: Final[dict[int, Api]] = {
     api.key: api
     for api in (
         Api(replication.FetchRequest, replication.FetchResponse),
+        Api(offsets.ListOffsetsRequest, offsets.ListOffsetsResponse),
         Api(topics.MetadataRequest, topics.MetadataResponse),
         Api(control.LeaderAndIsrRequest, control.LeaderAndIsrResponse),
         Api(control.StopReplicaRequest, control.StopReplicaResponse),

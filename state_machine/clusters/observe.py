@@ -249,7 +249,7 @@ class LogSource(Protocol):
 
 def log_of_inventory(inventory: ClusterInventory, sink: LogSink | None = None, look_s: float = LOOK_S) -> LogObserver:
     """Voters and how to speak to them are as in the controllers' files. Blocks; raises what is wrong with the files."""
-    config = _first_config(inventory)
+    config = first_config(inventory)
     return LogObserver(
         config.voters, None, client_security(config.security.get(config.controller_listener)), sink, look_s
     )
@@ -443,7 +443,7 @@ def _young(before: Observation | None, now: float, every_s: float) -> Observatio
     return before if 0 <= now - before.zookeeper_at < every_s else None
 
 
-def _first_config(inventory: ClusterInventory) -> NodeConfig:
+def first_config(inventory: ClusterInventory) -> NodeConfig:
     """Of any controller; raises the finding of the last one when none can be read."""
     trouble: FindingError | None = None
     for entry in inventory.controllers:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER
-from migrator.findings.preflight import BROKER_SETTING_FORBIDS
+from migrator.findings.preflight import APPLIED_UNKNOWN, BROKER_SETTING_FORBIDS
 from migrator.findings.road import (
     BACKUP_FAILED,
     CANARY_OVER_BUDGET,
@@ -32,6 +32,9 @@ from state_machine.policy.road_observations import UNNAMED, RoadEvidence, Roll, 
 APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
 FILES_FRESH_S: Final = 120.0
+RESTARTS_FRESH_S: Final = 120.0
+CHANGES_SHOWN: Final = 5
+"""In one line of a gate; the findings have them all."""
 LAG_MAX: Final = 0
 CAUGHT_UP_MS: Final = 2_000
 """As long as a follower waits for its leader before it elects another one (controller.quorum.fetch.timeout.ms)."""
@@ -213,6 +216,27 @@ def files_are_as_rendered(road: RoadEvidence) -> Condition:
     return Condition("every file is as rendered", fresh and not wrong, "; ".join((said, *waived)), codes)
 
 
+def nothing_waits_for_restart(road: RoadEvidence) -> Condition:
+    """Before a broker is restarted. What is not known is no yes: some of it makes records unreadable for good."""
+    name, seen = "no change waits for a restart of a broker", road.restarts
+    if seen is None or seen.problem or seen.age_s >= RESTARTS_FRESH_S:
+        said = "the service has not compared them yet" if seen is None else seen.problem
+        said = said or f"the last comparison is {seen.age_s if seen else 0:.0f} s old"
+        return or_waived(road, Condition(name, False, f"not known: {said}", (APPLIED_UNKNOWN.code,)))
+    left, waived = [], []
+    for each in seen.changes:
+        accepted = (each.code, FILES_NOT_READ.code) if each.code == APPLIED_UNKNOWN.code else (each.code, name)
+        waiver = next(filter(None, (road.waiver(what, each.node) for what in accepted)), None)
+        if waiver is None:
+            left.append(each)
+        else:
+            waived.append(f"{each.code} is waived by {waiver.owner} ({waiver.reason}): {each.said}")
+    shown = [f"{each.code} {each.said.removesuffix('.')}" for each in left[:CHANGES_SHOWN]]
+    shown += [f"and {len(left) - CHANGES_SHOWN} more"] if len(left) > CHANGES_SHOWN else []
+    said = "; ".join(shown) or "brokers run with what their files and ZooKeeper say"
+    return Condition(name, not left, "; ".join((said, *waived)), tuple(sorted({each.code for each in left})))
+
+
 def not_read(road: RoadEvidence) -> tuple[list[str], list[str]]:
     """Files that are not read and not waived; the waivers of the others, in words."""
     left, waived = [], []
@@ -360,6 +384,7 @@ def may_go_on_joining(evidence: Evidence) -> tuple[Condition, ...]:
         a_broker_is_controller(evidence),
         *replicas_are_whole(road),
         no_file_forbids_the_takeover(road),
+        nothing_waits_for_restart(road),
     )
 
 

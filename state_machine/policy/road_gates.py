@@ -48,6 +48,7 @@ from state_machine.policy.road_conditions import (
     log_is_observed,
     may_go_on_joining,
     not_read,
+    nothing_waits_for_restart,
     or_waived,
     replicas_are_whole,
     road_of,
@@ -99,6 +100,7 @@ def may_roll_brokers(evidence: Evidence) -> Verdict:
             every_broker_is_ready(road),
             *replicas_are_whole(road),
             zookeeper_follows(road),
+            nothing_waits_for_restart(road),
             backup_is_taken(road),
         )
     )

@@ -97,6 +97,24 @@ class FilesObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartChange:
+    """Something that counts at a broker's next restart. node: None where it is not about one. said: in words."""
+
+    code: str
+    node: int | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartsObserved:
+    """The last comparison of what is stored with what brokers have applied. problem: why there was none."""
+
+    age_s: float
+    problem: str = ""
+    changes: tuple[RestartChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GuardObserved:
     """state: proven, not proven, or not read; reason: in words."""
 
@@ -273,6 +291,7 @@ class RoadEvidence:
     back:          what a rollback would cost; None where the service does not lead one.
     levels:        None before COMPLETED, and until the voters were asked.
     waivers:       of the inventory, those whose end is not reached.
+    restarts:      what brokers' next restarts would change; None: it was not looked at yet.
     """
 
     fleet_problem: str
@@ -315,6 +334,7 @@ class RoadEvidence:
     canary: CanaryObserved | None = None
     back: WayBack | None = None
     levels: LevelsObserved | None = None
+    restarts: RestartsObserved | None = None
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from state_machine.road.canary_budget import CanaryFigures
-from state_machine.store import CANARY, FILES, INTENT, LEVELS, LIMITS, SOAK, ZNODES, ZOOKEEPER_END, Snapshot
+from state_machine.store import CANARY, FILES, INTENT, LEVELS, LIMITS, RESTARTS, SOAK, ZNODES, ZOOKEEPER_END, Snapshot
 
-__all__ = ("CANARY", "FILES", "INTENT", "LEVELS", "LIMITS", "SOAK", "ZNODES", "ZOOKEEPER_END")
+__all__ = ("CANARY", "FILES", "INTENT", "LEVELS", "LIMITS", "RESTARTS", "SOAK", "ZNODES", "ZOOKEEPER_END")
 
 Shape = TypeVar("Shape")
 
@@ -62,6 +62,21 @@ class FilesDocument(msgspec.Struct, frozen=True):
     waivers: tuple[WaiverRow, ...] = ()
     not_kept: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+
+
+class RestartFound(msgspec.Struct, frozen=True):
+    """An occurrence of a finding, as it is kept. values: of its placeholders."""
+
+    code: str
+    values: dict[str, Any]
+
+
+class RestartsDocument(msgspec.Struct, frozen=True):
+    """What brokers' next restarts would change beside what is meant. problem: why nothing is known."""
+
+    at: float
+    problem: str = ""
+    found: tuple[RestartFound, ...] = ()
 
 
 class SoakDocument(msgspec.Struct, frozen=True):

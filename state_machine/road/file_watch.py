@@ -1,39 +1,57 @@
-"""Every 30 s: are the files of all nodes what was rendered for them?
+"""Every 30 s: are the files of all nodes what was rendered for them, and would a restart change anything else?
 
-In:   a snapshot and its fleet. Out: a `FilesDocument`, kept as a row; findings.
-Elsewhere: rendering and writing (roller.py), what closes because of it (policy/road_conditions.py).
+In:   a snapshot and its fleet. Out: a `FilesDocument` and a `RestartsDocument`, kept as rows; findings.
+Elsewhere: rendering and writing (roller.py), what closes because of it (policy/road_conditions.py), what ZooKeeper says
+and brokers have not applied (migrator.node.tools.restarts).
 Rules: reading blocks, on a thread. A file that was not rendered yet is compared with what was read first. A node whose
 file is being written is left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from migrator.driver.checks.restarts import Applied, file_changes
+from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER
+from migrator.findings.preflight import APPLIED_UNKNOWN
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of, predecessor_path
 from migrator.fleet.guard import Proof, guard_proof
-from migrator.fleet.properties_file import parse_properties
-from migrator.fleet.render import FLAG
+from migrator.fleet.inventory import wanted_of
+from migrator.fleet.properties_file import Document, parse_properties
+from migrator.fleet.render import FLAG, FileKind, render
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.fleet.takeover_settings import forbidding_findings
 from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings
 from migrator.model.connect_string import chroot_of
 from migrator.node.config.properties import controller_settings, read_config
+from migrator.node.tools.restarts import read_restarts
+from state_machine.clusters.observe import first_config
 from state_machine.policy.phases import LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
-from state_machine.road.documents import FILES, FilesDocument, GuardRow, WaiverRow, document
+from state_machine.road.documents import (
+    FILES,
+    FilesDocument,
+    GuardRow,
+    RestartFound,
+    RestartsDocument,
+    WaiverRow,
+    document,
+)
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.store import Snapshot
 
 ZOOKEEPER_KEY: Final = "zookeeper."
 GUARDED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
 """Phases in which a start without the flag is an accident. In a rollback it is one while a controller is stock."""
+BEFORE_RESTARTS: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.ROLLING_BACK)
+"""Phases in which the service restarts brokers, or is asked to."""
 UNDER_STOCK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK, Phase.ROLLING_BACK)
 
 
@@ -56,7 +74,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
             not_read.append(f"{node.name}: {node.path}: its actuator cannot read files")
             continue
         found = checksums[node.name] = checksum_of(content)
-        if _being_written(snapshot, node):
+        if being_written(snapshot, node):
             continue
         rendered = expected(snapshot, node)
         if rendered is None:
@@ -141,7 +159,8 @@ def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
     return newest
 
 
-def _being_written(snapshot: Snapshot, node: FleetNode) -> bool:
+def being_written(snapshot: Snapshot, node: FleetNode) -> bool:
+    """Or it failed: what it runs with and what its file says need not be the same then."""
     rows = (row for row in snapshot.road if (row.role, row.node_id) == (node.role, node.id))
     return any(RollStep(row.step) in UNDER_WAY or row.step == RollStep.FAILED for row in rows)
 
@@ -171,3 +190,42 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
             and not (waived & {each.node, None} and KAFKA_WITHOUT_ZOOKEEPER.code not in each.reason)
         ]
     return tuple(found)
+
+
+# --- what brokers run with --------------------------------------------------------------------------------
+
+
+def read_changes(snapshot: Snapshot, fleet: Fleet, now: float) -> RestartsDocument:
+    """Asks ZooKeeper, every broker and every host. Blocks; raises as `read_restarts`."""
+    reading = read_restarts(snapshot.inventory.zookeeper, first_config(snapshot.inventory), "zk2kraft-service")
+    found = list(reading.found)
+    for node in fleet.of(BROKERS):
+        if node.id in reading.applied and not being_written(snapshot, node):
+            found += compared_file(fleet, node, reading.applied[node.id])
+    return RestartsDocument(now, found=tuple(RestartFound(each.code, each.as_json()["values"]) for each in found))
+
+
+def compared_file(fleet: Fleet, node: FleetNode, applied: Applied) -> Iterator[Occurrence]:
+    """Its file against what it runs with. A file that cannot be read is not known to be the same."""
+    try:
+        content = node.actuator.read(node.path)
+        if content is None:
+            raise APPLIED_UNKNOWN.error(broker=node.id, reason=f"{node.path}: its actuator cannot read files")
+        file = parse_properties(content, node.path).values
+    except FindingError as error:
+        own = error.occurrence
+        known = own.code == APPLIED_UNKNOWN.code
+        yield own if known else APPLIED_UNKNOWN.found(broker=node.id, reason=f"{node.path}: {own.text}")
+        return
+    yield from file_changes(node.id, node.path, file, applied, _meant(fleet, node, applied))
+
+
+def _meant(fleet: Fleet, node: FleetNode, applied: Applied) -> Mapping[str, str]:
+    """What the migration makes of the settings that it runs with. A secret is not known, and no rule is about one."""
+    running = {key: value for key, value in applied.static.items() if value is not None}
+    document = Document(node.path, ()).with_values(running)
+    return render(BROKERS, document, FileKind.MIGRATION, wanted_of(fleet.inventory, node.node)).document.values
+
+
+def restart_occurrences(document: RestartsDocument | None) -> tuple[Occurrence, ...]:
+    return () if document is None else tuple(CATALOGUE[each.code].found(**each.values) for each in document.found)

@@ -44,16 +44,24 @@ from state_machine.road.documents import (
     INTENT,
     LEVELS,
     LIMITS,
+    RESTARTS,
     ZOOKEEPER_END,
     CanaryDocument,
     FilesDocument,
     IntentDocument,
     LevelsDocument,
     LimitsDocument,
+    RestartsDocument,
     ZooKeeperEndDocument,
     document,
 )
-from state_machine.road.file_watch import file_findings, read_files
+from state_machine.road.file_watch import (
+    BEFORE_RESTARTS,
+    file_findings,
+    read_changes,
+    read_files,
+    restart_occurrences,
+)
 from state_machine.road.fleet import Fleet, Fleets, trouble_of
 from state_machine.road.intent import FinalizeIntent, write_intent
 from state_machine.road.road_evidence import next_phase, road_evidence
@@ -85,6 +93,8 @@ class _Work:
 
     files: asyncio.Task[FilesDocument] | None = None
     files_at: float = -1e9
+    restarts: asyncio.Task[RestartsDocument] | None = None
+    restarts_at: float = -1e9
     backup: asyncio.Task[None] | None = None
     backup_at: float = -1e9
     canary: CanaryTraffic | None = None
@@ -106,8 +116,10 @@ class RoadActs:
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         raises: VersionRaise | None = None,
+        restarts: Callable[[Snapshot, Fleet, float], RestartsDocument] = read_changes,
     ) -> None:
         self._raises = raises
+        self._restarts = restarts
         self._store = store
         self._fleets = fleets
         self._roller = roller
@@ -122,12 +134,13 @@ class RoadActs:
         work = self._work.setdefault(snapshot.id, _Work())
         await self._keep_limits(snapshot)
         await self._watch_files(snapshot, work)
+        waits = await self._watch_restarts(snapshot, work)
         await self._keep_canary(snapshot, work)
         if snapshot.phase in BACKED_UP_IN:
             await self._keep_backup(snapshot, work)
         files = document(snapshot, FILES, FilesDocument)
         self._say_canary(snapshot, work)
-        return (*file_findings(snapshot, files), *work.troubles.values())
+        return (*file_findings(snapshot, files), *waits, *work.troubles.values())
 
     def may_join(self, snapshot: Snapshot) -> bool:
         """Whether brokers may be restarted before the takeover: there are inventory files at all."""
@@ -291,6 +304,39 @@ class RoadActs:
             before = document(snapshot, FILES, FilesDocument)
             baseline = {} if before is None else before.baseline
             return FilesDocument(now, problem=trouble_of(error), baseline=baseline)
+
+    async def _watch_restarts(self, snapshot: Snapshot, work: _Work) -> tuple[Occurrence, ...]:
+        """What the next restart of a broker would change, in phases that restart brokers; sooner after each of them."""
+        if snapshot.phase not in BEFORE_RESTARTS:
+            return ()
+        last = document(snapshot, RESTARTS, RestartsDocument)
+        if work.restarts is not None:
+            if not work.restarts.done():
+                return restart_occurrences(last)
+            task, work.restarts = work.restarts, None
+            last = task.result()
+            if any(row.changed_at >= last.at for row in snapshot.road):
+                work.restarts_at = self._steady() - self._settings.drift_every_s + 1.0  # a broker moved meanwhile
+            else:
+                await self._keep(snapshot, RESTARTS, last)
+            return restart_occurrences(last)
+        changed = last is not None and any(
+            row.changed_at > last.at and row.step == RollStep.WHOLE for row in snapshot.road
+        )
+        since = self._steady() - work.restarts_at
+        if since >= self._settings.drift_every_s or (changed and since >= 1.0):
+            work.restarts_at = self._steady()
+            work.restarts = asyncio.create_task(asyncio.to_thread(self._read_restarts, snapshot))
+        return restart_occurrences(last)
+
+    def _read_restarts(self, snapshot: Snapshot) -> RestartsDocument:
+        now = self._clock()
+        try:
+            return self._restarts(snapshot, self._fleets.fleet(snapshot.migration.name), now)
+        except FindingError as error:
+            return RestartsDocument(now, problem=trouble_of(error))
+        except Exception as error:  # whatever kazoo makes of a server
+            return RestartsDocument(now, problem=words_of(error))
 
     async def _keep_canary(self, snapshot: Snapshot, work: _Work) -> None:
         """Traffic of our own while nodes are restarted, where the inventory wants it."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.findings.finding import Occurrence
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
@@ -26,6 +27,8 @@ from state_machine.policy.road_observations import (
     FilesObserved,
     GuardObserved,
     LevelsObserved,
+    RestartChange,
+    RestartsObserved,
     RoadEvidence,
     RoadLimits,
     Roll,
@@ -40,15 +43,18 @@ from state_machine.road.documents import (
     INTENT,
     LEVELS,
     LIMITS,
+    RESTARTS,
     SOAK,
     CanaryDocument,
     FilesDocument,
     IntentDocument,
     LevelsDocument,
     LimitsDocument,
+    RestartsDocument,
     SoakDocument,
     document,
 )
+from state_machine.road.file_watch import restart_occurrences
 from state_machine.road.way_back import way_back
 from state_machine.store import ON_THE_ROAD, Snapshot
 
@@ -112,6 +118,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         if files is None
         else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),
         levels=_levels(snapshot, log, now),
+        restarts=_restarts(snapshot, now),
         waivers=()
         if files is None
         else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
@@ -186,6 +193,25 @@ def _files(files: FilesDocument, now: float) -> FilesObserved:
     age = now - files.at if now >= files.at else math.inf
     seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
     return FilesObserved(age, *seen)
+
+
+def _restarts(snapshot: Snapshot, now: float) -> RestartsObserved | None:
+    found = document(snapshot, RESTARTS, RestartsDocument)
+    if found is None:
+        return None
+    age = now - found.at if now >= found.at else math.inf
+    later = [row.node_id for row in snapshot.road if row.step == RollStep.WHOLE and row.changed_at >= found.at]
+    anew = f"brokers are compared anew, since node {later[-1]} was restarted" if later else ""
+    return RestartsObserved(age, found.problem or anew, tuple(map(_change, restart_occurrences(found))))
+
+
+def _change(found: Occurrence) -> RestartChange:
+    """Whose restart it is, as a waiver names it."""
+    broker = found.values.get("broker")
+    if broker is None:
+        number = str(found.values.get("node", "")).removeprefix("broker ")
+        broker = int(number) if number.isdecimal() else None
+    return RestartChange(found.code, broker, found.text)
 
 
 def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:

@@ -58,6 +58,7 @@ from state_machine.policy.road_conditions import (
     guards_are_proven,
     log_is_observed,
     may_go_on_joining,
+    nothing_waits_for_restart,
     replicas_are_settled,
     replicas_are_whole,
     road_of,
@@ -228,7 +229,12 @@ class Roller:
             return cluster_ready(evidence, roll)
         road = road_of(evidence)
         return Verdict(
-            (*claim_is_gone(evidence).conditions, *self._whole_by_brokers(fleet, work), *canary_is_well(road))
+            (
+                *claim_is_gone(evidence).conditions,
+                *self._whole_by_brokers(fleet, work),
+                *canary_is_well(road),
+                nothing_waits_for_restart(road),
+            )
         )
 
     def _tend_replicas(self, fleet: Fleet, work: _Work) -> None:
@@ -608,7 +614,7 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
             joined = (no_later_kafka(evidence.later), *may_go_on_joining(evidence))
             return Verdict((*joined, replicas_are_settled(road), *canary_is_well(road)))
         case Roll.KRAFT:
-            return Verdict((*common, zookeeper_follows(road)))
+            return Verdict((*common, zookeeper_follows(road), nothing_waits_for_restart(road)))
         case Roll.BACK:
             # a flag that is on lets the broker halt when a directory is offline
             way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road))

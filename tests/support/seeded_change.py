@@ -32,10 +32,12 @@ from state_machine.road.canary_budget import CanaryFigures
 from state_machine.road.documents import (
     CANARY,
     FILES,
+    RESTARTS,
     ZNODES,
     ZOOKEEPER_END,
     CanaryDocument,
     FilesDocument,
+    RestartsDocument,
     WaiverRow,
     ZnodeList,
     ZnodeRow,
@@ -347,7 +349,7 @@ class _Seed:
         figures = CanaryFigures(now - 2, last_error="" if stage is Stage.PLANNED else "message timed out")
         answered = 0 if stage is Stage.PLANNED else 43_200
         canary = CanaryDocument(True, figures, answered=answered, failed=min(answered, 3))
-        documents: list[tuple[str, Any]] = [(FILES, files), (CANARY, canary)]
+        documents: list[tuple[str, Any]] = [(FILES, files), (RESTARTS, RestartsDocument(now - 20)), (CANARY, canary)]
         if stage is Stage.COMPLETED:
             since = self.entered(Phase.COMPLETED, stage) + 600
             problem = f"Z2K-2001 ZooKeeper does not answer: no answer in 5 s {self.hostile}".strip()

@@ -15,10 +15,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from migrator.driver.checks.restarts import configs_of, tiered_topics
 from migrator.driver.tree import Tree
 from migrator.findings.content import ACLS_UNHEEDED, AUTHORIZER_ABSENT, TOKENS_WITHOUT_KEY, TOO_BIG_FOR_ONE_REQUEST
 from migrator.findings.finding import Occurrence
-from migrator.findings.preflight import BROKER_SETTING_FOR_LATER, BROKER_SETTING_FORBIDS, LEVEL_WITHOUT_TOKENS
+from migrator.findings.preflight import (
+    BROKER_SETTING_FOR_LATER,
+    BROKER_SETTING_FORBIDS,
+    CONTROLLERS_WITHOUT_TIERS,
+    LEVEL_WITHOUT_TOKENS,
+)
 from migrator.model import levels
 from migrator.model.broker_settings import (
     ACL_AUTHORIZER,
@@ -59,6 +65,9 @@ def controller_findings(tree: Tree, ours: ControllerFileSettings) -> Iterator[Oc
         yield LEVEL_WITHOUT_TOKENS.found(count=len(tree.families.tokens), level=levels.level_name(ours.level))
     elif tree.families.tokens and ours.token_key is False:
         yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
+    tiered = sorted(tiered_topics(configs_of(tree)))
+    if tiered and ours.remote_storage is False:
+        yield CONTROLLERS_WITHOUT_TIERS.found(count=len(tiered), first=tiered[0], file=ours.file)
 
 
 def request_limit_finding(broker: int | str, settings: Mapping[str, str], size: int) -> Occurrence | None:

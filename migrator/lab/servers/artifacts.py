@@ -2,7 +2,8 @@
 
 In:   a Kafka version; `KAFKA_HOME` (an installed Kafka wins), `ZK2KRAFT_CACHE`, `ZK2KRAFT_MAVEN_MIRROR`, proxies.
 Out:  `Artifacts`: a class path that runs kafka.Kafka, Kafka's tools and ZooKeeper, and the Java to run it; or one of
-      another release of ZooKeeper alone (`zookeeper_artifacts`).
+      another release of ZooKeeper alone (`zookeeper_artifacts`); the former also with a store for tiered topics
+      (`with_remote_store`).
 Elsewhere: the archive that makes it start faster (classes.py; most callers want `prepared` from there).
 Errors: Z2K-6001 without Java, Z2K-6002 when the jars cannot be had.
 The downloader is the Ivy inside PySpark, so that Java is the only thing to install. A directory `libs` exists only
@@ -18,7 +19,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -40,13 +41,24 @@ JARS_MB: Final = {KAFKA_VERSION: 48, LATER_KAFKA_VERSION: 42}
 ZOOKEEPER_JARS_MB: Final = 10
 """Without Kafka."""
 
-NAMES: Final = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}
-SERVERS: Final = {"kafka": "kafka_2.13-*.jar", "zookeeper": "zookeeper-[0-9]*.jar"}
+REMOTE_STORE_JARS_MB: Final = 4
+"""`LocalTieredStorage` is among the tests of Kafka's storage, and uses a class of those of its clients."""
+
+NAMES: Final = {"kafka": "Kafka", "zookeeper": "ZooKeeper", "remote-store": "Kafka's remote store of tests"}
+SERVERS: Final = {
+    "kafka": "kafka_2.13-*.jar",
+    "zookeeper": "zookeeper-[0-9]*.jar",
+    "remote-store": "kafka-storage-*-test.jar",
+}
 """The jar without which a download is not whole."""
+
+OTHER_JARS_MB: Final = {"zookeeper": ZOOKEEPER_JARS_MB, "remote-store": REMOTE_STORE_JARS_MB}
 
 BRING_DEADLINE_S: Final = 1200.0
 BRING_ATTEMPTS: Final = 2
 """One repeated attempt covers a connection that broke; Ivy keeps what it had."""
+
+Product = Literal["kafka", "zookeeper", "remote-store"]
 
 Bring = Callable[[str, Path], None]
 """Fills an empty directory with the jars of a Kafka version, or raises."""
@@ -54,16 +66,21 @@ Bring = Callable[[str, Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """What is needed to run Kafka: its version, its jars, a Java, and perhaps an archive of loaded classes."""
+    """What is needed to run Kafka: its version, its jars, a Java, and perhaps an archive of loaded classes.
+
+    beside: a directory of further jars. They come last, so that the archive still fits.
+    """
 
     version: str
     libs: Path
     java: Java
     archive: Path | None = None
+    beside: Path | None = None
 
     @property
     def class_path(self) -> str:
-        return ":".join(str(jar) for jar in sorted(self.libs.glob("*.jar")))
+        further = () if self.beside is None else sorted(self.beside.glob("*.jar"))
+        return ":".join(str(jar) for jar in (*sorted(self.libs.glob("*.jar")), *further))
 
 
 def kafka_artifacts(
@@ -108,6 +125,29 @@ def zookeeper_artifacts(
     return Artifacts(version, fetch(version, cache=cache, bring=bring, say=say, product="zookeeper"), java)
 
 
+def with_remote_store(
+    artifacts: Artifacts, environment: Mapping[str, str] = os.environ, say: Say = say_on_stderr
+) -> Artifacts:
+    """The same Kafka with `LocalTieredStorage`, a remote store in a directory, on its class path."""
+    cache = cache_directory(environment)
+
+    def bring(version: str, target: Path) -> None:
+        _bring_with_ivy(
+            version,
+            target,
+            java=artifacts.java,
+            cache=cache,
+            environment=environment,
+            say=say,
+            module=remote_store_module(version),
+            product="remote-store",
+        )
+
+    return replace(
+        artifacts, beside=fetch(artifacts.version, cache=cache, bring=bring, say=say, product="remote-store")
+    )
+
+
 def cache_directory(environment: Mapping[str, str]) -> Path:
     """Where downloads are kept: `ZK2KRAFT_CACHE`, by default `~/.cache/zk2kraft`."""
     return Path(environment.get("ZK2KRAFT_CACHE") or "~/.cache/zk2kraft").expanduser().absolute()
@@ -119,7 +159,7 @@ def fetch(
     cache: Path,
     bring: Bring,
     say: Say = say_on_stderr,
-    product: Literal["kafka", "zookeeper"] = "kafka",
+    product: Product = "kafka",
 ) -> Path:
     """The directory with the jars of `version`; fills it first, once, whoever else asks at the same time."""
     name = NAMES[product]
@@ -132,7 +172,7 @@ def fetch(
         filling = libs.with_name("libs.filling")
         shutil.rmtree(filling, ignore_errors=True)
         filling.mkdir(parents=True)
-        size = JARS_MB.get(version, 50) if product == "kafka" else ZOOKEEPER_JARS_MB
+        size = JARS_MB.get(version, 50) if product == "kafka" else OTHER_JARS_MB[product]
         say(f"bringing the jars of {name} {version} (about {size} MB) to {libs}")
         bring(version, filling)
         if not list(filling.glob(SERVERS[product])):
@@ -195,6 +235,26 @@ def zookeeper_module(version: str) -> str:
 """
 
 
+def remote_store_module(version: str) -> str:
+    """As `ivy_module`, for two jars of Kafka's tests alone; Maven tells them from the others by a classifier."""
+    names = ("kafka-storage", "kafka-clients")
+    dependencies = "".join(
+        f"""
+    <dependency org="org.apache.kafka" name={quoteattr(name)} rev={quoteattr(version)} conf="default->default"
+                transitive="false">
+      <artifact name={quoteattr(name)} type="jar" ext="jar" m:classifier="test"/>
+    </dependency>"""
+        for name in names
+    )
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="zk2kraft" module="laboratory-remote-store"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{dependencies}
+  </dependencies>
+</ivy-module>
+"""
+
+
 def ivy_settings(repository: str, cache: Path) -> str:
     """Where to bring it from: one repository, nothing of the user's own Ivy or Maven."""
     return f"""<ivysettings>
@@ -235,9 +295,10 @@ def _bring_with_ivy(
     environment: Mapping[str, str],
     say: Say,
     module: str | None = None,
+    product: Product = "zookeeper",
 ) -> None:
-    """module: the file for Ivy that names a ZooKeeper server in place of Kafka."""
-    what = f"Kafka {version}" if module is None else f"ZooKeeper {version}"
+    """module: the file for Ivy that names something in place of Kafka. product: what that is."""
+    what = f"Kafka {version}" if module is None else f"{NAMES[product]} {version}"
     work = target.with_name("ivy-run")
     work.mkdir(exist_ok=True)
     repository = environment.get("ZK2KRAFT_MAVEN_MIRROR") or MAVEN_CENTRAL

@@ -60,21 +60,21 @@ async def survey_brokers(
 ) -> tuple[dict[int, Survey], dict[int, str]]:
     """Surveys by broker id, and by broker id why there is none. shared: with surveys of before, when there are any."""
     ask = partial(_survey, TopicsShared() if shared is None else shared)
-    return await _ask_all(ask, brokers, listener, client_id, security)
+    return await ask_all(ask, brokers, listener, client_id, security)
 
 
 async def ask_settings(
     brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
 ) -> tuple[dict[int, dict[str, str]], dict[int, str]]:
     """What somebody set of `model.broker_settings.ASKED`, by broker id, and by broker id why nothing is known."""
-    return await _ask_all(_settings, brokers, listener, client_id, security)
+    return await ask_all(_settings, brokers, listener, client_id, security)
 
 
 async def ask_denied(
     brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, str]]:
     """Which of `CLUSTER_OPERATIONS` each broker denies this principal, and by broker id why that is not known."""
-    return await _ask_all(_denied, brokers, listener, client_id, security)
+    return await ask_all(_denied, brokers, listener, client_id, security)
 
 
 async def ask_forwarding(
@@ -84,10 +84,10 @@ async def ask_forwarding(
 
     A broker that is the controller itself answers without forwarding.
     """
-    return await _ask_all(_forwards, brokers, listener, client_id, security)
+    return await ask_all(_forwards, brokers, listener, client_id, security)
 
 
-async def _ask_all(
+async def ask_all(
     ask: Callable[[Broker, BrokerConnection], Awaitable[Answer]],
     brokers: Iterable[Broker],
     listener: str,

@@ -23,6 +23,7 @@ import javaproperties
 from migrator.commands.ownership import why_foreign
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, AuthorizerRules, TokenRules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
+from migrator.driver.checks.restarts import is_true
 from migrator.driver.checks.waivers import PartitionWaiver, parse_waiver
 from migrator.driver.divergence import BLOCK, POLICIES, DivergenceLimits
 from migrator.driver.window import TAKEOVER_MAX_MS
@@ -40,6 +41,7 @@ from migrator.model.listeners import (
     controller_listeners,
     controller_names,
 )
+from migrator.model.topic_rules import REMOTE_SYSTEM
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config.encoder_config import read_encoder
 from migrator.node.config.helpers import helped
@@ -185,6 +187,7 @@ def controller_settings(config: NodeConfig) -> ControllerFileSettings:
         authorizer=config.authorizer is not None,
         token_key=config.tokens is not None,
         set_acl=config.zookeeper_set_acl,
+        remote_storage=is_true(config.given.get(REMOTE_SYSTEM)),
     )
 
 

@@ -2,18 +2,22 @@
 
 In:   a ZooKeeper session, and the properties files of the controllers to be.
 Out:  occurrences of findings, those that block first; the same content findings as the takeover gate's.
-Elsewhere: the findings of the content (driver.gate, driver.checks.content), what brokers themselves answer, which only
-the gate asks for, and what only a running quorum can see (its gate).
+Elsewhere: the findings of the content (driver.gate, driver.checks.content), the brokers' settings, which only the gate
+asks for, and what only a running quorum can see (its gate).
+Rule: brokers are asked only where ZooKeeper tells of tiered topics: their next restart may make records unreadable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+import msgspec
+
+from migrator.driver.checks.restarts import Applied, configs_of, restart_findings, tells_of_tiers, tiered_topics
 from migrator.driver.checks.settings import (
     REQUEST_MAX_BYTES,
     broker_findings,
@@ -28,6 +32,7 @@ from migrator.findings.content import (
     CONTROLLER_FILES_DISAGREE,
     KRAFT_RULES_ALREADY,
     MALFORMED_ZNODE,
+    TOPIC_CONFIG_REFUSED,
 )
 from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
 from migrator.findings.finding import FindingError, Occurrence, Severity
@@ -35,9 +40,12 @@ from migrator.findings.preflight import EXAMPLE_DIRECTORY, EXPORT_REFUSED, ZNODE
 from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
 from migrator.model.broker_settings import NOT_KNOWN
 from migrator.model.connect_string import chroot_of
+from migrator.model.values import Broker, SecurityProtocol
+from migrator.node.brokers.applied import ask_now, registered
 from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.log.storage import read_meta_properties
+from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity, client_security
 from migrator.node.zookeeper.request_limits import ServerLimit
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper.zookeeper_clients import foreign_sessions
@@ -55,6 +63,19 @@ EXAMPLE_DIRECTORIES: Final = frozenset(
 directories below /tmp are not named: laboratories work there on purpose."""
 
 
+class AskBrokers(Protocol):
+    """What each broker has applied, by id, and why that is not known of others. Blocks."""
+
+    def __call__(
+        self,
+        brokers: Iterable[Broker],
+        tiered: Collection[str],
+        listener: str,
+        client_id: str,
+        security: ClientSecurity = ...,
+    ) -> tuple[dict[int, Applied], dict[int, str]]: ...
+
+
 def check(
     session: ZkSession,
     controllers: Sequence[Path],
@@ -63,12 +84,14 @@ def check(
     *,
     clients: bool = False,
     ask: Callable[[str, int], Sequence[ServerLimit]] | None = None,
+    ask_brokers: AskBrokers = ask_now,
 ) -> tuple[Tree, list[Occurrence]]:
     """Everything that can be known without a running quorum.
 
     controllers: their waivers count, as before a takeover.
     brokers: id and settings of each whose file is given (fleet.takeover_settings), judged as the takeover gate does.
     clients: also look who else has a session. ask: of each server, how large a request it takes (request_limits.py).
+    ask_brokers: what each has applied (brokers/applied.py).
     """
     tree = read_tree(session, limits)
     read_guards(session, tree)
@@ -83,6 +106,7 @@ def check(
     found += _broker_findings(tree, brokers, configs, chroot_of(session.connect))
     found += _size_findings(tree)
     found += _export_findings(session, limits) if tree.cluster_id is not None else ()
+    found += _restart_findings(tree, first, ask_brokers)
     found += _limit_findings(session.connect, configs, ask) if ask else ()
     found += foreign_sessions(session) if clients else ()
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
@@ -124,6 +148,36 @@ def _size_findings(tree: Tree) -> Iterator[Occurrence]:
         yield FULL_SEND_IS_LARGE.found(bytes=size, needed=needed_limit(size), default=REQUEST_MAX_BYTES)
 
 
+def _restart_findings(tree: Tree, config: NodeConfig | None, ask: AskBrokers) -> Iterator[Occurrence]:
+    """What counts at the brokers' next restart. config: how brokers are spoken to; else without a login."""
+    configs = configs_of(tree)
+    applied: dict[int, Applied] = {}
+    unknown: dict[int, str] = {}
+    if tells_of_tiers(configs):
+        brokers, unknown = registered(tree.brokers)
+        listener = "" if config is None else config.inter_broker_listener
+        security = PLAINTEXT if config is None else client_security(config.security.get(listener))
+        if config is None:
+            brokers, without = _with_plain_listener(brokers)
+            unknown |= without
+        applied, silent = ask(brokers, tiered_topics(configs), listener, "zk2kraft-check", security)
+        unknown |= silent
+    refused = {TOPIC_CONFIG_REFUSED.code}  # the content has them
+    yield from (each for each in restart_findings(configs, applied, unknown) if each.code not in refused)
+
+
+def _with_plain_listener(brokers: Sequence[Broker]) -> tuple[list[Broker], dict[int, str]]:
+    """Each with nothing but its first PLAINTEXT listener, under an empty name; and those that have none."""
+    found, without = [], {}
+    for each in brokers:
+        plain = next((one for one in each.listeners if one.protocol == SecurityProtocol.PLAINTEXT), None)
+        if plain is None:
+            without[each.id] = "it has no listener without TLS and login; name the controllers' files (--controllers)"
+        else:
+            found.append(msgspec.structs.replace(each, listeners=(msgspec.structs.replace(plain, name=""),)))
+    return found, without
+
+
 def _limit_findings(
     connect: str, configs: Sequence[NodeConfig], ask: Callable[[str, int], Sequence[ServerLimit]]
 ) -> list[Occurrence]:
@@ -159,7 +213,8 @@ def not_looked_at(controllers: Sequence[Path], *, clients: bool, brokers: bool =
         lines.append("who else uses ZooKeeper (--clients)")
     if not brokers:
         lines.append("the brokers' files (--brokers FILE)")
-    return [*lines, "the brokers' own settings and permissions, which the gate before a takeover asks them for"]
+    lines.append("the brokers' own settings and permissions, which the gate before a takeover asks them for")
+    return [*lines, "the brokers' files against the settings with which they run: a restart makes them count"]
 
 
 def exit_code(found: Sequence[Occurrence]) -> int:

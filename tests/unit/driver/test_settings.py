@@ -72,6 +72,12 @@ def test_tokens_close_the_gate_of_a_level_that_has_none() -> None:
     assert codes_at == {13: ["Z2K-1091"], 14: []}
 
 
+def test_brokers_with_remote_storage_fit_controllers_that_have_it_too() -> None:
+    with_tiers = {"remote.log.storage.system.enable": "true"}
+    assert codes(with_tiers, replace(OURS, remote_storage=True)) == []
+    assert codes({"remote.log.storage.system.enable": "false"}) == []
+
+
 def test_settings_that_fit_are_no_finding() -> None:
     assert codes({}) == []
     assert list(broker_findings(4, {}, ControllerFileSettings())) == []
@@ -88,6 +94,7 @@ def test_settings_that_fit_are_no_finding() -> None:
         ("alter.config.policy.class.name", "a.Policy", "Z2K-1050"),  # F-39
         ("create.topic.policy.class.name", "a.Policy", "Z2K-1050"),
         ("principal.builder.class", "a.Builder", "Z2K-1050"),  # F-09
+        ("remote.log.storage.system.enable", "true", "Z2K-1050"),
         ("control.plane.listener.name", "CONTROL", "Z2K-1051"),  # F-53
     ],
 )

@@ -193,3 +193,24 @@ def test_a_kafka_home_without_kafka_is_named(environment: dict[str, str], tmp_pa
     with pytest.raises(FindingError, match=r"KAFKA_HOME: no broker in .*nowhere/libs") as caught:
         artifacts.kafka_artifacts(environment=environment, say=silent)
     assert caught.value.code == "Z2K-6002"
+
+
+def test_a_remote_store_is_two_jars_of_kafkas_tests_which_maven_tells_apart_by_a_classifier() -> None:
+    root = ElementTree.fromstring(artifacts.remote_store_module("3.9.2"))
+    wanted = {each.attrib["name"]: each for each in root.iter("dependency")}
+    assert sorted(wanted) == ["kafka-clients", "kafka-storage"]
+    for name, each in wanted.items():
+        assert (each.attrib["rev"], each.attrib["transitive"]) == ("3.9.2", "false")
+        (artifact,) = each.iter("artifact")
+        assert artifact.attrib["name"] == name
+        assert artifact.attrib["{http://ant.apache.org/ivy/maven}classifier"] == "test"
+
+
+def test_jars_beside_come_last_so_that_an_archive_of_classes_still_fits(tmp_path: Path) -> None:
+    libs, beside = tmp_path / "libs", tmp_path / "a-name-before-libs"
+    for directory, name in ((libs, "kafka.jar"), (beside, "a-test.jar")):
+        directory.mkdir()
+        (directory / name).touch()
+    java = artifacts.Java("java", 17, "openjdk 17")
+    assert artifacts.Artifacts("3.9.2", libs, java).class_path == f"{libs}/kafka.jar"
+    assert artifacts.Artifacts("3.9.2", libs, java, beside=beside).class_path == f"{libs}/kafka.jar:{beside}/a-test.jar"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from migrator.controller.authorizer import STANDARD_AUTHORIZER
+from migrator.driver.checks.restarts import Applied, LogBegins
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import Occurrence
+from migrator.model.values import Broker
 from migrator.node.log.storage import MetaProperties, write_meta_properties
 from migrator.node.tools.preflight import check, exit_code, not_looked_at
 from migrator.node.zookeeper.request_limits import ServerLimit
@@ -399,3 +403,78 @@ def test_what_a_controllers_file_may_make_up_for_is_judged_once_one_is_given(tmp
 def test_without_brokers_files_check_says_that_it_did_not_look_at_them(tmp_path: Path) -> None:
     assert "the brokers' files (--brokers FILE)" in not_looked_at((), clients=True)
     assert "the brokers' files (--brokers FILE)" not in not_looked_at((), clients=True, brokers=True)
+
+
+# --- what a restart of the brokers would change -----------------------------------------------------------
+
+
+def with_config(**values: str) -> FakeEnsemble:
+    ensemble = a_cluster()
+    ensemble.create("/config/topics/tiered", config_json({key.replace("_", "."): each for key, each in values.items()}))
+    return ensemble
+
+
+class AskedBrokers:
+    """Answers for brokers, and how each was to be reached."""
+
+    def __init__(self, answers: Mapping[int, Applied]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[int, str, int]] = []
+
+    def __call__(
+        self, brokers: Iterable[Broker], tiered: Collection[str], listener: str, *rest: object
+    ) -> tuple[dict[int, Applied], dict[int, str]]:
+        for each in brokers:
+            endpoint = each.listener(listener)
+            assert endpoint is not None
+            self.asked.append((each.id, endpoint.host, endpoint.port))
+        return dict(self.answers), {each: "silence" for each, _, _ in self.asked if each not in self.answers}
+
+
+def restarts(ensemble: FakeEnsemble, brokers: AskedBrokers, *controllers: Path) -> list[Occurrence]:
+    _, found = check(ensemble.session(), controllers, UNLIMITED, ask_brokers=brokers)
+    return [each for each in found if each.code in ("Z2K-1058", "Z2K-1060", "Z2K-4234")]
+
+
+def test_a_switch_off_that_waits_for_a_restart_blocks_before_anything_is_restarted(tmp_path: Path) -> None:
+    reads = Applied({"remote.log.storage.system.enable": "true"}, begins={"tiered": {0: LogBegins(0, 2048, 2047)}})
+    brokers = AskedBrokers({1: reads, 2: Applied(), 3: Applied()})
+    for controllers in ((), (a_file(tmp_path),)):
+        (found,) = restarts(with_config(remote_storage_enable="false"), brokers, *controllers)
+        assert (found.code, found.values["broker"]) == ("Z2K-1058", 1)
+        assert exit_code([found]) == 2
+
+
+def test_a_broker_that_does_not_answer_blocks_where_topics_are_tiered_and_is_not_asked_elsewhere() -> None:
+    brokers = AskedBrokers({1: Applied(), 2: Applied()})
+    (found,) = restarts(with_config(remote_storage_enable="true"), brokers)
+    assert (found.code, found.values) == ("Z2K-1060", {"broker": 3, "reason": "silence"})
+    quiet = AskedBrokers({})
+    assert restarts(with_config(retention_ms="1"), quiet) == []
+    assert quiet.asked == []
+
+
+def test_brokers_whose_listeners_want_a_login_are_not_known_without_the_controllers_files() -> None:
+    ensemble = with_config(remote_storage_enable="true")
+    registration = {
+        "version": 5,
+        "endpoints": ["IN://h:9093"],
+        "listener_security_protocol_map": {"IN": "SASL_SSL"},
+    }
+    ensemble.nodes["/brokers/ids/1"].data = json.dumps(registration).encode()
+    (found,) = restarts(ensemble, AskedBrokers({2: Applied(), 3: Applied()}))
+    assert (found.code, found.values["broker"]) == ("Z2K-1060", 1)
+    assert "--controllers" in found.text
+
+
+def test_controllers_without_remote_storage_block_a_cluster_with_tiered_topics(tmp_path: Path) -> None:
+    """In dual-write they would refuse to create or change a tiered topic."""
+    ensemble = a_cluster()
+    ensemble.nodes["/config/topics/t000000"].data = config_json({"remote.storage.enable": "true"})
+    brokers = AskedBrokers({1: Applied(), 2: Applied(), 3: Applied()})
+
+    def found(file: Path) -> list[str]:
+        return [each.code for each in check(ensemble.session(), [file], UNLIMITED, ask_brokers=brokers)[1]]
+
+    assert "Z2K-1059" in found(a_file(tmp_path))
+    assert "Z2K-1059" not in found(a_file(tmp_path, remote__log__storage__system__enable="true"))

@@ -13,11 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from migrator.driver.checks.restarts import Applied
 from migrator.findings.road import NO_FLEET
+from migrator.fleet.files import Present
+from migrator.fleet.properties_file import parse_properties
+from migrator.fleet.render import FileKind
 from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
 from state_machine.observations import findings
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
+from state_machine.road.documents import RestartFound
+from state_machine.road.file_watch import compared_file
+from state_machine.road.fleet import Fleets
 from state_machine.tables import RoadNode
 from tests.unit.state_machine.test_rolling import BROKERS, Hosts
 from tests.unit.state_machine.world import World
@@ -288,3 +295,75 @@ def test_without_an_inventory_file_brokers_join_by_hand_as_before(tmp_path: Path
     asyncio.run(story())
     assert NO_FLEET.code == "Z2K-4207"
     assert world.acts == []
+
+
+# --- what a restart would change beside ---------------------------------------------------------------------
+
+SWITCHED_OFF = RestartFound(
+    "Z2K-1058", {"path": "/config/topics/t", "broker": 2, "count": 1, "first": "t-0", "offset": 99, "lost": "none"}
+)
+
+
+def test_no_broker_is_restarted_while_a_change_waits_for_its_restart_and_the_finding_is_shown(world: Joining) -> None:
+    world.waits_for_restart = (SWITCHED_OFF,)
+
+    async def story() -> None:
+        await world.to_joining()
+        await world.turn(40)
+        assert "waiting: no change waits for a restart of a broker: Z2K-1058 /config/topics/t" in world.waiting
+        refused = await world.run_operation("ADVANCE", to=Phase.BROKERS_JOINING)
+        assert refused.state == "refused", refused.answer
+        assert "Z2K-1058" in {each.code for each in findings(world.store, world.id, only_open=True)}
+        assert world.acts == []
+        world.waits_for_restart = ()
+        await world.turn(40)
+        await world.advance()
+        await world.until(lambda: world.step(0) == "WHOLE")
+        world.waits_for_restart = (SWITCHED_OFF,)  # somebody switches it off between two restarts
+        await world.turn(40)
+        assert "Z2K-1058 /config/topics/t does not set remote.storage.enable=true" in world.waiting
+        assert world.acts == ["stop 0", "start 0"]
+        world.waits_for_restart = ()
+        await world.until(lambda: world.phase is Phase.READY)
+
+    asyncio.run(story())
+
+
+def test_a_comparison_that_fails_is_not_known_and_closes_the_gate(
+    world: Joining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ConnectionError("ZooKeeper went away")
+
+    monkeypatch.setattr(world, "restarts", fails)
+    world.start_service()
+
+    async def story() -> None:
+        await world.to_joining()
+        await world.turn(40)
+        refused = await world.run_operation("ADVANCE", to=Phase.BROKERS_JOINING)
+        assert refused.state == "refused"
+        assert "not known: ZooKeeper went away" in str(refused.verdict)
+
+    asyncio.run(story())
+    assert world.acts == []
+
+
+def test_the_file_of_a_broker_is_compared_with_what_it_runs_with_and_the_migrations_keys_are_meant(
+    world: Joining,
+) -> None:
+    fleet = Fleets(world.settings.fleets).fleet("orders")
+    node = fleet.of("broker")[0]
+    file = world.hosts.file(node.id)
+    runs = Applied(dict(parse_properties(file.read_bytes(), "file").values), {str(file.parent / "logs"): 3})
+    assert list(compared_file(fleet, node, runs)) == []
+    rendered = fleet.render(node, Present(node.path, file.read_bytes()), FileKind.MIGRATION)
+    file.write_bytes(rendered.content)  # prepared by hand, and not restarted yet
+    assert FLAG in file.read_text()
+    assert list(compared_file(fleet, node, runs)) == []
+    file.write_text(file.read_text() + "num.io.threads=3\n")
+    (found,) = compared_file(fleet, node, runs)
+    assert (found.code, found.values["key"], found.values["node"]) == ("Z2K-4234", "num.io.threads", "broker 0")
+    file.unlink()
+    (found,) = compared_file(fleet, node, runs)
+    assert (found.code, found.values["broker"]) == ("Z2K-1060", 0)

@@ -18,6 +18,7 @@ from migrator.findings.road import (
 from migrator.model.verdict import Verdict
 from state_machine.policy.audit_observations import AuditObservation, ScheduledAudits
 from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.road_conditions import RESTARTS_FRESH_S
 from state_machine.policy.road_gates import (
     controllers_are_replaced,
     finalize_evidence,
@@ -29,6 +30,8 @@ from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
     GuardObserved,
+    RestartChange,
+    RestartsObserved,
     RoadEvidence,
     RoadLimits,
     Roll,
@@ -37,6 +40,7 @@ from state_machine.policy.road_observations import (
     VoterObserved,
     WaiverObserved,
 )
+from state_machine.road.roller import cluster_ready
 
 NODES = (3000, 3001, 3002)
 BROKERS = (0, 1, 2)
@@ -78,6 +82,7 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         "asker": "ann",
         "limits": RoadLimits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
         "backed_up": 10.0,
+        "restarts": RestartsObserved(5.0),
         "guards": tuple(GuardObserved(node, "proven", "the guard starts it") for node in NODES),
         **(road or {}),
     }
@@ -276,3 +281,50 @@ def test_snapshots_that_cannot_be_listed_are_waived_by_name_and_only_there() -> 
     assert closed(finalize_evidence(evidence({"soak": listed, "waivers": (waiver,)}))) == [
         "every stock controller wrote a snapshot"
     ]
+
+
+# --- what a restart would change --------------------------------------------------------------------------
+
+UNMEANT = "no change waits for a restart of a broker"
+LOST = RestartChange("Z2K-1058", 1, "topic t would begin at its local log")
+
+
+def a_waiver(what: str, node: int | None = None) -> WaiverObserved:
+    return WaiverObserved(what, node, "we looked", "ann", 2_000_000_000.0)
+
+
+@pytest.mark.parametrize(
+    ("restarts", "says"),
+    [
+        (None, "not known: the service has not compared them yet"),
+        (RestartsObserved(5.0, "Z2K-2001 ZooKeeper does not answer"), "not known: Z2K-2001 ZooKeeper does not answer"),
+        (RestartsObserved(RESTARTS_FRESH_S), "not known: the last comparison is 120 s old"),
+        (RestartsObserved(5.0, changes=(LOST,)), "Z2K-1058 topic t would begin at its local log"),
+    ],
+)
+def test_brokers_are_not_rolled_while_a_change_waits_for_their_restart_or_nobody_knows(
+    restarts: RestartsObserved | None, says: str
+) -> None:
+    (found,) = may_roll_brokers(evidence({"restarts": restarts})).failed
+    assert (found.name, found.message) == (UNMEANT, says)
+    assert set(found.codes) & {"Z2K-1058", "Z2K-1060"}
+    for roll in (Roll.JOIN, Roll.KRAFT):
+        ready = cluster_ready(evidence({"restarts": restarts, "zookeeper_ids": BROKERS}), roll)
+        assert UNMEANT in closed(ready), roll
+
+
+def test_a_change_that_waits_is_waived_by_its_code_for_its_broker() -> None:
+    both = RestartsObserved(5.0, changes=(LOST, replace(LOST, node=2)))
+    (found,) = may_roll_brokers(evidence({"restarts": both, "waivers": (a_waiver("Z2K-1058", 1),)})).failed
+    assert "Z2K-1058 is waived by ann (we looked)" in found.message
+    assert closed(may_roll_brokers(evidence({"restarts": both, "waivers": (a_waiver("Z2K-1058"),)}))) == []
+    unread = RestartsObserved(5.0, changes=(RestartChange("Z2K-1060", 2, "its file is not read"),))
+    assert codes(may_roll_brokers(evidence({"restarts": unread}))) == {"Z2K-1060"}
+    for waived in ("Z2K-1060", "Z2K-4218"):  # who accepted that a file is not read accepted this as well
+        assert closed(may_roll_brokers(evidence({"restarts": unread, "waivers": (a_waiver(waived, 2),)}))) == []
+
+
+def test_a_line_of_a_gate_names_five_changes_and_counts_the_others() -> None:
+    many = RestartsObserved(5.0, changes=tuple(replace(LOST, said=f"change {each}") for each in range(12)))
+    (found,) = may_roll_brokers(evidence({"restarts": many})).failed
+    assert found.message.endswith("Z2K-1058 change 4; and 7 more")

@@ -23,7 +23,8 @@ from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.reconcile import Reconciler
-from state_machine.road.fleet import Fleets
+from state_machine.road.documents import RestartFound, RestartsDocument
+from state_machine.road.fleet import Fleet, Fleets
 from state_machine.road.replicas import ReplicasSeen
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
@@ -119,6 +120,7 @@ class World:
         self.runner = FakeRunner()
         self.log = FakeLog()
         self.partitions = FakePartitions()
+        self.waits_for_restart: tuple[RestartFound, ...] = ()
         self.settings = ServiceSettings(
             directory=directory / "service", audit_engine="quick", roots=(directory, Path("/etc"), Path("/var/data"))
         )
@@ -143,7 +145,7 @@ class World:
         roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times, replicas=self.replicas)
         soak = SoakActs(self.store, fleets, observer, *times)
         raises = VersionRaise(self.store, observer, *times)
-        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises)
+        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises, self.restarts)
         self._beside = (roller, road, soak, raises)
         acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
         operations = Operations(self.store, control, self.inspections, raises, self.clock)
@@ -157,6 +159,10 @@ class World:
             clock=self.clock,
             operates=self.settings.fleets is not None,
         )
+
+    def restarts(self, snapshot: Snapshot, fleet: Fleet, now: float) -> RestartsDocument:
+        """What brokers' next restarts would change: `self.waits_for_restart`."""
+        return RestartsDocument(now, found=self.waits_for_restart)
 
     def replicas(self, inventory: Inventory) -> ReplicasSeen:
         """As clients see the brokers: all of them, and everything is whole."""
@@ -181,7 +187,7 @@ class World:
         begun: list[asyncio.Task[Any] | None] = [*raises._asking.values()]
         begun += [None if work.running is None else work.running.task for work in roller._work.values()]
         begun += [None if work.replicas is None else work.replicas._task for work in roller._work.values()]
-        begun += [task for work in road._work.values() for task in (work.files, work.backup)]
+        begun += [task for work in road._work.values() for task in (work.files, work.restarts, work.backup)]
         begun += [work.snapshots for work in soak._work.values()]
         running = [task for task in begun if task is not None and not task.done()]
         if running:
