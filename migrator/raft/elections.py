@@ -134,8 +134,15 @@ def may_grant(q: QuorumState, ask: VoteReceived) -> bool:
 
 
 def _would_grant(q: QuorumState, ask: VoteReceived) -> bool:
-    """A pre-vote of Kafka 4.0: yes unless there is a leader that works. Source: KIP-996."""
+    """A pre-vote of Kafka 4.0: yes unless there is a leader that works. Source: KIP-996.
+
+    Nor to an unfit voter while this one, which is fit, has as good a log: it stands itself, and gets that one's vote.
+    Votes themselves are never denied for that.
+    """
     if isinstance(q.role, Leadership) or (isinstance(q.role, Follower) and q.role.has_fetched):
+        return False
+    own = q.log.last_on_disk()
+    if ask.candidate in q.unfit and (own.epoch, own.offset) >= (ask.last_epoch, ask.last_offset):
         return False
     return is_up_to_date(q, ask)
 
@@ -242,6 +249,7 @@ def on_leader_left(q: QuorumState, left: LeaderLeft, now_ms: int) -> None:
         if isinstance(q.role, Follower) and q.role.leader == left.leader:
             q.role.has_fetched = False  # no leader works here any more, it says so itself: pre-votes are granted
             q.role.is_left = True
+            q.role.is_named = left.successors[:1] == (q.node_id,)
             q.role.fetch_deadline_ms = now_ms + succession_delay_ms(q, left.successors)
     _answer_claim(q, left.request, error)
 

@@ -153,10 +153,11 @@ class QuorumState:
     def stand(self, now_ms: int, retries: int = 1) -> None:
         """Try to become leader: ask first, in this epoch, whether it would succeed; without that, in the next epoch.
 
-        Nor does it ask first where the leader has left and a voter is unfit. That one was not told, so it refuses
-        pre-votes until its own fetch timeout, and then it would stand itself.
+        Nor does it ask first where the leader has left and named it, or has left and a voter is unfit. An unfit voter
+        was not told, so it refuses pre-votes until its own fetch timeout, and then it would stand itself.
         """
-        must_win = bool(self.unfit) and isinstance(self.role, Follower) and self.role.is_left
+        left = self.role if isinstance(self.role, Follower) and self.role.is_left else None
+        must_win = left is not None and (left.is_named or bool(self.unfit))
         if self.settings.pre_vote and self.others and not must_win:
             role = Prospective(now_ms + self.election_timeout_ms(), retries, granted={self.node_id})
             self._move(self.state, role)

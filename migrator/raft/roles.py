@@ -156,6 +156,8 @@ class Follower:
     download: Download | None = None
     is_left: bool = False
     """The leader said that it leads no more."""
+    is_named: bool = False
+    """And asked this node first to stand."""
 
 
 @dataclass(slots=True)

@@ -558,16 +558,34 @@ def test_a_voter_that_became_fit_again_is_named_again() -> None:
     assert {each.to for each in sent} == {SECOND, THIRD}
 
 
-@pytest.mark.parametrize(("unfit", "asks_first"), [(frozenset(), True), (frozenset({THIRD}), False)])
-def test_the_named_successor_does_not_wait_for_the_pre_vote_of_an_unfit_voter(
-    unfit: frozenset[int], asks_first: bool
+@pytest.mark.parametrize(
+    ("unfit", "successors", "asks_first"),
+    [
+        (frozenset(), (ME, THIRD), False),  # the leader asked for it; who else knows a reason against it is not known
+        (frozenset(), (THIRD, ME), True),
+        (frozenset({THIRD}), (ME,), False),
+        (frozenset({THIRD}), (4, ME), False),
+    ],
+)
+def test_a_named_successor_does_not_wait_for_pre_votes(
+    unfit: frozenset[int], successors: tuple[int, ...], asks_first: bool
 ) -> None:
-    """That voter was not told that the leader left: it refuses pre-votes until it stands itself."""
-    voter = a_follower(pre_vote=True)
+    """An unfit voter was not told that the leader left: it refuses pre-votes until it stands itself."""
+    voter = a_follower(pre_vote=True, voters=(ME, SECOND, THIRD, 4, 5))
     voter.receive(VotersUnfit(unfit), 50)
-    effects = voter.receive(LeaderLeft(6, "a cluster", SECOND, 2, (ME,)), 100)
+    effects = voter.receive(LeaderLeft(6, "a cluster", SECOND, 2, successors), 100)
+    effects += voter.receive(Ticked(), 1_200)
     asked = [each for each in effects if isinstance(each, SendVote)]
     assert {each.pre_vote for each in asked} == {asks_first}
+
+
+@pytest.mark.parametrize(("last_offset", "granted"), [(2, False), (3, False), (4, True)])
+def test_an_unfit_voter_gets_no_pre_vote_from_a_fit_one_whose_log_is_as_good(last_offset: int, granted: bool) -> None:
+    """That one stands itself then. With the longer log the unfit voter has to lead: records may be committed."""
+    voter = started(a_node())
+    voter.receive(VotersUnfit(frozenset({SECOND})), 0)
+    ask = a_vote_request(candidate=SECOND, pre_vote=True, epoch=1, last_epoch=1, last_offset=last_offset)
+    assert one(voter.receive(ask, 10), AnswerVote).granted is granted
 
 
 def test_an_unfit_voter_has_its_vote_and_may_be_elected() -> None:
