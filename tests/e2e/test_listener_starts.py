@@ -1,7 +1,8 @@
 """Real starts with odd listeners: Kafka's controller and ours end alike, or listen with the same protocol.
 
 What a port speaks is seen from outside: whether it takes a TLS handshake, and whether it answers without a login.
-The files are those of tests/e2e/test_listener_files.py, with ports and hosts of this machine.
+The files are those of tests/e2e/test_listener_files.py, with ports and hosts of this machine. All have a certificate:
+without one stock listens with TLS, and no handshake with it ever ends.
 """
 
 from __future__ import annotations
@@ -108,10 +109,13 @@ class Starts:
 
 
 def of_this_machine(laboratory: Laboratory, keys: dict[str, str]) -> dict[str, str]:
-    """With hosts and ports that exist here; a port that is given twice stays so."""
+    """With hosts and ports that exist here; a port that is given twice stays so. At the other voters' nobody listens:
+    stock's Raft client ends its process for lack of memory where it speaks in clear to a port with TLS.
+    """
     ports = {port: laboratory.ports.reserve() for port in PORTS}
-    found = dict(keys)
-    for key in ("listeners", "advertised.listeners", "controller.quorum.voters"):
+    voters = ",".join(f"{node}@{HOST}:{laboratory.ports.reserve()}" for node in (3001, 3002, 3003))
+    found = {**keys, "controller.quorum.voters": voters}
+    for key in ("listeners", "advertised.listeners"):
         for host in ("[::1]", "[::]", "0.0.0.0", "k-1.example", "a_b", "localhost", "::1"):
             found[key] = found.get(key, "").replace(host, HOST)
         for old, new in ports.items():
@@ -133,8 +137,8 @@ def test_kafkas_controller_and_ours_start_with_the_same_files_and_protocols(
     authority = Authority(tmp_path / "authority")
     candidates = [
         keys
-        for keys in some_files(3604, 400, authority.sign("controller").pem, authority.trusted)
-        if "zookeeper.connect" not in keys and "listeners" in keys
+        for keys in some_files(3604, 700, authority.sign("controller").pem, authority.trusted)
+        if "zookeeper.connect" not in keys and {"listeners", "ssl.keystore.location"} <= keys.keys()
     ]
     answers = ask_kafka(laboratory, [written(tmp_path / f"{at}", keys) for at, keys in enumerate(candidates)])
     chosen: dict[str, list[dict[str, str]]] = defaultdict(list)
@@ -150,7 +154,11 @@ def test_kafkas_controller_and_ours_start_with_the_same_files_and_protocols(
             (theirs,) = ask_kafka(laboratory, [written(tmp_path / "one", keys)])
             said = dict(zip(ports_of(theirs).values(), _protocols(theirs), strict=True)) or None
             name, process = starts.stock(keys)
-            assert starts.protocols(process, ports_of(theirs)) == said, (name, keys)
+            seen = starts.protocols(process, ports_of(theirs))
+            if kind == "only ours":  # it runs; without a mechanism it closes every connection
+                assert seen is not None, (name, keys)
+            else:
+                assert seen == said, (name, keys)
             name, process = starts.ours(keys)
             assert starts.protocols(process, ports_of(theirs)) == (None if kind == "only ours" else said), (name, keys)
             log = process.log_text()
