@@ -157,10 +157,9 @@ class WatchedMachine:
         return self._node.controller.snapshot_values(snapshot)
 
     def load_snapshot(self, snapshot: SnapshotId) -> None:
+        """It is replayed on a thread; the image is looked at when it is applied (`WatchedRaft.applied`)."""
         self._node.controller.load_snapshot(snapshot)
         self._node.world.count("snapshots loaded")
-        log, image = self._node.world.log, self._node.controller.image
-        self._node.world.checked(lambda: log.shown(self._node.id, snapshot.end_offset, image))
 
 
 class ControllerVoter(ShellNode):

@@ -201,9 +201,9 @@ def test_a_path_of_a_store_that_a_provider_has_is_not_shown() -> None:
     assert SECRET.upper() not in str(raised.value)
 
 
-def test_a_provided_value_is_not_shown_where_another_key_is_refused() -> None:
+def test_a_provided_value_is_not_shown_where_its_key_is_refused() -> None:
     text = a_file(security__inter__broker__protocol="${e:NAME}")
     with pytest.raises(FindingError) as raised:
         parse_config(text, "c.properties", {"NAME": SECRET})
-    assert raised.value.occurrence.values["key"] == "inter.broker.listener.name"
+    assert raised.value.occurrence.values["key"] == "security.inter.broker.protocol"
     assert SECRET not in str(raised.value)

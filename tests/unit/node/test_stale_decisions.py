@@ -258,31 +258,6 @@ def test_what_could_not_follow_into_zookeeper_is_looked_at_in_the_turn_of_the_re
     story(told)
 
 
-# --- heartbeats that are heard while somebody decides --------------------------------------------------------
-
-
-@pytest.mark.usefixtures("small_slices")
-def test_a_heartbeat_is_not_told_beside_a_decision_what_is_not_committed() -> None:
-    """A broker began to serve, by an unfencing that was lost with its leader."""
-
-    async def told() -> None:
-        controller, raft = a_leader(ten(fenced=True, isr=(1,), leader=-1))
-        alive = BrokerHeartbeatRequest(1, 101, current_metadata_offset=raft.end - 1)
-        unfencing = asyncio.ensure_future(controller.submit(alive, 1))
-        while not raft.appends:
-            await asyncio.sleep(0)
-        assert not controller.newest.brokers[1].fenced
-        again = asyncio.ensure_future(controller.submit(alive, 1))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert not again.done()
-        controller.committed(raft.end)
-        replies: list[Any] = [await unfencing, await again]
-        assert [each.is_fenced for each in replies] == [False, False]
-
-    story(told)
-
-
 # --- what does not fit is not appended ------------------------------------------------------------------------
 
 OUT_OF_SYNC: list[Record] = [(PartitionChangeRecord(partition_id=0, topic_id=an_id("orders"), leader=1), 1)]

@@ -143,7 +143,9 @@ def test_of_a_controller_that_does_not_tell_the_log_is_read_and_what_nobody_know
         await world.rounds()
         assert may_consent(world.snapshot) == (NOT_KNOWN,)
         assert closed_by(world) == {LOST: ("Z2K-4230",)}
-        world.log.observed = msgspec.structs.replace(world.log.observed, problem="", only_kraft=(ONE,))
+        world.log.observed = msgspec.structs.replace(
+            world.log.observed, problem="", migration="MIGRATION", only_kraft=(ONE,)
+        )
         await world.rounds()
         assert may_consent(world.snapshot) == (ONE,)
         world.log.observed = msgspec.structs.replace(world.log.observed, only_kraft=())
