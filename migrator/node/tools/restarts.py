@@ -1,7 +1,7 @@
 """What ZooKeeper says and brokers have not applied: one reading of the cluster, for the service.
 
 In:   where ZooKeeper is, and a controller's file, which says how brokers are spoken to. Reads only.
-Out:  `Reading`: findings, and what each broker that answered has applied.
+Out:  `RestartReading`: findings, and what each broker that answered has applied.
 Elsewhere: what is compared (driver.checks.restarts), asking brokers (node.brokers.applied), the same for `check`, which
 has read the whole tree (preflight.py), brokers' files (state_machine.road.file_watch).
 Rule: brokers in KRaft mode are not asked: their configuration is in the log, which takes nothing that they refuse.
@@ -25,14 +25,14 @@ from migrator.zk.znodes import BrokerZnode, parse
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RestartReading:
     """applied: by broker id, of those that answered; `found` names the others."""
 
     found: tuple[Occurrence, ...]
     applied: Mapping[int, Applied]
 
 
-def read_restarts(connect: str, config: NodeConfig, client_id: str) -> Reading:
+def read_restarts(connect: str, config: NodeConfig, client_id: str) -> RestartReading:
     """Blocks. Raises a finding, or whatever kazoo makes of a server, where nothing at all is known."""
     with ZkSession(connect) as session:
         configs, problems = _configs(session)
@@ -40,7 +40,7 @@ def read_restarts(connect: str, config: NodeConfig, client_id: str) -> Reading:
     listener = config.inter_broker_listener
     security = client_security(config.security.get(listener))
     applied, silent = ask_now(brokers, tiered_topics(configs), listener, client_id, security)
-    return Reading((*problems, *restart_findings(configs, applied, unknown | silent)), applied)
+    return RestartReading((*problems, *restart_findings(configs, applied, unknown | silent)), applied)
 
 
 def _configs(session: ZkSession) -> tuple[dict[str, Mapping[str, str]], list[Occurrence]]:

@@ -30,7 +30,7 @@ OWN_DIRECTORY: Final = "zk2kraft-exports"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ExportTaken:
     """info: of the file that has the tree of now. renewed: it was there already.
 
     left: what could not be removed.
@@ -63,7 +63,7 @@ class Exports:
         """Where an export that begins now goes."""
         return self.directory / f"zookeeper-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}{self.suffix}.jsonl.gz"
 
-    def take(self, session: ZkSession, file: Path) -> Taken:
+    def take(self, session: ZkSession, file: Path) -> ExportTaken:
         """Blocks; an export that a cancelled act left on its thread is waited for. file: of `next_file`.
 
         Raises Z2K-2004 and Z2K-2018 of the export, Z2K-2076 when the disk does not take it.
@@ -81,7 +81,7 @@ class Exports:
                 raise EXPORT_NOT_WRITTEN.error(file=str(file), reason=words_of(error)) from error
             others = [each for each in self._files() if each != Path(info.file)]
             left += _removed(others[KEPT - 1 :])
-        return Taken(info, renewed, self._said(left))
+        return ExportTaken(info, renewed, self._said(left))
 
     def _newest(self) -> BackupInfo | None:
         """The newest one that is whole: a file that was cut or altered since is no export."""
