@@ -147,7 +147,7 @@ PROPERTIES_KEY_TWICE = Finding(
 RENDER_REFUSED = Finding(
     code="Z2K-7032",
     says="{file} cannot become the {kind} file: {key}: {reason}.",
-    means="The result would not start, or would start another kind of node. Nothing was written.",
+    means="The result would not start, would start another kind of node, or would never join. Nothing was written.",
     remedy="Correct the file or the inventory, and render again.",
 )
 
@@ -215,4 +215,12 @@ KAFKA_WITHOUT_ZOOKEEPER = Finding(
     "dual-write, and its snapshots forget the migration.",
     remedy="Put Kafka 3.9 back where the start command takes its jars from, and hold the package or the image until "
     "COMPLETED.",
+)
+
+LOGIN_MISSING = Finding(
+    code="Z2K-7051",
+    says="{file} has no login for the controllers: {key} is missing or empty, and {other} is in the file.",
+    means="The controllers want SASL. A broker whose file has logins for its other listeners only ends at its start: "
+    "no 'KafkaServer' entry in a JAAS configuration. Kafka's parser does not see it. Nothing was written.",
+    remedy="Add the named key with the login that the broker has on the controllers, then render again.",
 )

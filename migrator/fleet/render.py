@@ -19,6 +19,7 @@ from typing import Final, assert_never
 
 from migrator.findings.finding import FindingError, Occurrence, Severity
 from migrator.findings.fleet import METADATA_DIRECTORY_SHARED, PROPERTIES_KEY_TWICE, RENDER_REFUSED, RENDER_UNSURE
+from migrator.fleet.joins import Controllers, joining_findings, same_name_findings
 from migrator.fleet.properties_file import Document, has_placeholder, joined, names_in
 from migrator.fleet.takeover_settings import forbidding_findings, not_judged
 from migrator.model.broker_settings import NOT_KNOWN
@@ -28,7 +29,7 @@ from migrator.model.listeners import (
     DEFAULT_MAP,
     BadListeners,
     inter_broker_listener,
-    mapped_names,
+    mapped,
     normalised,
     protocols_of,
 )
@@ -115,7 +116,7 @@ _NO_ZOOKEEPER: Final = RenderRule(
 _OURS: Final = RenderRule("zk2kraft.*", Action.REMOVE, "", "only our controllers know these keys", "3.9")
 
 _MIGRATION: Final = (
-    RenderRule("broker.id", Action.NEED, "", "generated ids and the migration exclude each other", "3.4"),
+    RenderRule("broker.id", Action.NEED, "", "the id has to be in the file; a generated one is not migrated", "3.4"),
     RenderRule("zookeeper.connect", Action.NEED, "", "a broker in migration mode still lives in ZooKeeper mode", "3.4"),
     RenderRule(
         "inter.broker.protocol.version", Action.DEFAULT, "{metadata_version}", "it equals metadata.version", "3.4"
@@ -351,7 +352,7 @@ def _extended(rule: RenderRule, document: Document, wanted: Wanted) -> Document:
         more = [name for name in wanted.super_users if name not in names]
         return document.with_values({rule.key: joined((*names, *more), ";")}) if more else document
     entries = names_in(present or DEFAULT_MAP)
-    named = mapped_names(present or DEFAULT_MAP)
+    named = {entry.name for entry in mapped(present or DEFAULT_MAP)}
     listeners = [normalised(wanted.controller_listener)] if wanted.controller_listener else []
     more = [f"{name}:{wanted.controller_protocol}" for name in listeners if name not in named]
     return document.with_values({rule.key: joined((*entries, *more))}) if more else document
@@ -415,10 +416,11 @@ def _check_broker(
         yield unsure("zookeeper.connect", reason)
     yield from _missing(RULES["broker", kind], document, kind)
     yield from _check_identity(present, document, wanted, refused)
-    controllers = names_in(document.value("controller.listener.names"))
-    listeners = {entry.partition("://")[0].upper() for entry in names_in(document.value("listeners"))}
-    if kind is FileKind.KRAFT and (both := listeners & set(controllers)):
-        yield refused("listeners", f"{joined(sorted(both))} is a listener of controllers")
+    if kind is FileKind.MIGRATION:
+        controllers = Controllers(wanted.controller_listener, wanted.controller_protocol, wanted.sasl_mechanism)
+        yield from joining_findings(document, controllers, refused, unsure)
+    if kind is FileKind.KRAFT:
+        yield from same_name_findings(document, refused)
     ibp = document.value("inter.broker.protocol.version")
     as_found = kind is FileKind.ORIGINAL
     if ibp and wanted.metadata_version and not as_found and not _same_version(ibp, wanted.metadata_version):
@@ -475,6 +477,8 @@ def _missing(rules: tuple[RenderRule, ...], document: Document, kind: FileKind) 
         if rule.action is Action.NEED and not document.value(rule.key):
             if rule.key == "controller.quorum.voters" and document.value("controller.quorum.bootstrap.servers"):
                 continue
+            if rule.key == "broker.id" and document.value("node.id"):
+                continue  # the same key to Kafka
             reason = f"it is missing, and the inventory does not say it ({rule.reason})"
             yield RENDER_REFUSED.found(file=document.name, kind=kind, key=rule.key, reason=reason)
 

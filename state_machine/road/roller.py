@@ -74,6 +74,7 @@ from state_machine.road.broker_back import prepare_before, write_back, write_bef
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
+from state_machine.road.parser import KAFKA, kafka_says
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop
@@ -393,7 +394,8 @@ class Roller:
             rendered = fleet.render(node, present, kind, passwords_encoded=bool(brokers_with_passwords(image)))
             checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
-            detail = f"{kind} file: {changed or 'nothing'} changes"
+            kafka = None if self._settings.fleets is None else self._settings.fleets / KAFKA
+            detail = f"{kind} file: {changed or 'nothing'} changes; {kafka_says(rendered, kafka)}"
         if node.role == BROKERS and roll is not Roll.JOIN:  # which moves no log aside
             disks = look_at_disks(node, image, with_ids=True)
             if disks.trouble is not None:
