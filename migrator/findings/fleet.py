@@ -216,3 +216,20 @@ KAFKA_WITHOUT_ZOOKEEPER = Finding(
     remedy="Put Kafka 3.9 back where the start command takes its jars from, and hold the package or the image until "
     "COMPLETED.",
 )
+
+IMPORT_CONTRADICTS = Finding(
+    code="Z2K-7048",
+    says="{file}: {key} is {value}, and {other} says {present}.",
+    means="Files of one cluster agree about it. The import took neither value, so its result is refused.",
+    remedy="Leave a file of another cluster out. Else find out which value is right, correct the other file, and "
+    "import again.",
+)
+
+IMPORT_PLACEHOLDER = Finding(
+    code="Z2K-7050",
+    says="{file}: {where}: {key} is {value}, which has yet to be filled in.",
+    means="A template, a vault or a config provider knows the value. Taken as it is, it would be a wrong host or a "
+    "wrong directory.",
+    remedy="Write the value itself in the named place of the inventory, or import again with the properties file as it "
+    "is on that host.",
+)

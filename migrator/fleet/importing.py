@@ -14,12 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from migrator.findings.finding import Occurrence, words_of
-from migrator.findings.fleet import IMPORT_INCOMPLETE, INVENTORY_UNREADABLE
+from migrator.findings.fleet import IMPORT_CONTRADICTS, IMPORT_INCOMPLETE, IMPORT_PLACEHOLDER, INVENTORY_UNREADABLE
+from migrator.fleet.cluster_facts import NOT_SAID, cluster_facts, is_unfilled
+from migrator.fleet.inventory import FilePath, Host, NodeId, Text
 from migrator.fleet.properties_file import Document, names_in
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
 from migrator.fleet.takeover_settings import forbidding_findings
-from migrator.model.connect_string import chroot_of, servers_of
 
 BROKER_GROUPS: Final = ("kafka_broker", "kafka_brokers", "kafka", "brokers", "broker")
 CONTROLLER_GROUPS: Final = ("kafka_controller", "kafka_controllers", "kraft_controller", "controllers", "controller")
@@ -30,6 +33,7 @@ HOSTS_MAX: Final = 10_000
 _RANGE: Final = re.compile(r"\[([0-9]+|[a-z]):([0-9]+|[a-z])(?::([0-9]+))?\]")
 
 Variables = Mapping[str, Any]
+Node = dict[str, Any]
 
 
 @dataclass
@@ -65,126 +69,206 @@ def import_nodes(
 
     groups: of Ansible, for `brokers` and `controllers`, when their names are not usual ones. Raises Z2K-7001.
     """
-    nodes: dict[str, list[dict[str, Any]]] = {"brokers": [], "controllers": []}
+    nodes: dict[str, list[Node]] = {"brokers": [], "controllers": []}
     if ansible is not None:
         found = _read_ansible(*ansible)
         for role, usual in (("brokers", BROKER_GROUPS), ("controllers", CONTROLLER_GROUPS)):
             wanted = (groups or {}).get(role)
             names = (wanted,) if wanted else tuple(name for name in usual if name in found)[:1]
             nodes[role] = [_of_host(host, variables) for name in names for host, variables in _hosts(found, name)]
-    said: dict[str, str] = {}
-    forbidden: list[Occurrence] = []
+    documents: dict[str, list[Document]] = {"brokers": [], "controllers": []}
+    findings: list[Occurrence] = []
     for document in files:
         role = "controllers" if "controller" in names_in(document.value("process.roles")) else "brokers"
-        _merge(nodes[role], _of_file(document))
-        forbidden += forbidding_findings(document) if role == "brokers" else ()
-        said |= {key: value for key in _CLUSTER if (value := document.value(key))}
+        documents[role].append(document)
+        _merge(nodes[role], _of_file(document, findings), findings)
+        findings += forbidding_findings(document) if role == "brokers" else ()
+    _one_id_once([*nodes["brokers"], *nodes["controllers"]], findings)
     for role, file in (("brokers", assumed.broker_file), ("controllers", assumed.controller_file)):
         for node in nodes[role]:
             node.setdefault("properties", file)
         nodes[role].sort(key=lambda node: (str(node.get("rack", "")), node.get("id", 1 << 31)))
+        findings += _not_accepted(role, nodes[role])
+    facts = cluster_facts(documents["brokers"], documents["controllers"])
     result = {
         "version": 1,
-        "cluster": _cluster(assumed.name, said, nodes["brokers"]),
+        "cluster": {
+            "name": assumed.name,
+            "zookeeper": facts.zookeeper,
+            "bootstrap_servers": ",".join(dict.fromkeys(each[ADDRESS] for each in nodes["brokers"] if ADDRESS in each)),
+            "quorum": facts.quorum,
+        },
         "actuator": {"kind": "manual", "exchange": assumed.exchange},
         **{role: [_in_order(node) for node in found] for role, found in nodes.items()},
     }
-    return Imported(result, (*_lacking(result), *forbidden))
+    lacking = _lacking(result, nodes, facts.named)
+    return Imported(result, (*lacking, *facts.findings, *findings))
 
 
 # --- properties files -------------------------------------------------------------------------------------
 
-_CLUSTER: Final = (
-    "zookeeper.connect",
-    "controller.quorum.voters",
-    "inter.broker.protocol.version",
-    "controller.listener.names",
-)
+FILE: Final = "_file"
+ADDRESS: Final = "_address"
+UNFILLED: Final = "_unfilled"
+"""Of a node while it is put together: its own file, host and port of its first listener, and findings by field."""
+ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 
-def _of_file(document: Document) -> dict[str, Any]:
+def _of_file(document: Document, findings: list[Occurrence]) -> Node:
     """The file's own name is no path on the node, so it is not taken."""
-    node: dict[str, Any] = {}
-    own = document.value("node.id") or document.value("broker.id") or ""
-    if own.isdecimal():
+    node: Node = {FILE: document.name, UNFILLED: {}}
+
+    def value(key: str, name: str) -> str:
+        found = document.value(key) or ""
+        if is_unfilled(found):
+            node[UNFILLED].setdefault(name, {"file": document.name, "key": key, "value": found})
+            return ""
+        return found
+
+    ids = {key: own for key in ("node.id", "broker.id") if (own := value(key, "id"))}
+    if len(set(ids.values())) > 1:
+        findings.append(
+            IMPORT_CONTRADICTS.found(
+                file=document.name,
+                key="node.id",
+                value=ids["node.id"],
+                other=f"broker.id of {document.name}",
+                present=ids["broker.id"],
+            )
+        )
+    elif ids and (own := next(iter(ids.values()))).isdecimal():
         node["id"] = int(own)
-    if rack := document.value("broker.rack"):
+    if rack := value("broker.rack", "rack"):
         node["rack"] = rack
-    if directories := names_in(document.value("log.dirs") or document.value("log.dir")):
+    if directories := names_in(value("log.dirs" if document.value("log.dirs") else "log.dir", "log_dirs")):
         node["log_dirs"] = list(directories)
-    if metadata := document.value("metadata.log.dir"):
+    if metadata := value("metadata.log.dir", "metadata_log_dir"):
         node["metadata_log_dir"] = metadata
-    for entry in names_in(document.value("advertised.listeners") or document.value("listeners")):
-        host = entry.partition("://")[2].rpartition(":")[0].strip("[]")
-        if host and host != "0.0.0.0":
-            node["host"] = host
-            node["_address"] = entry.partition("://")[2]
+    key = "advertised.listeners" if document.value("advertised.listeners") else "listeners"
+    for entry in names_in(document.value(key)):
+        address = entry.partition("://")[2]
+        host = address.rpartition(":")[0].strip("[]")
+        if is_unfilled(address):
+            node[UNFILLED].setdefault("host", {"file": document.name, "key": key, "value": entry})
+        elif host not in ANY_HOST:
+            node["host"], node[ADDRESS] = host, address
             break
     return node
 
 
-def _merge(nodes: list[dict[str, Any]], node: dict[str, Any]) -> None:
-    """Into the host of that id or name; the file of a node knows more about it than Ansible does."""
-    for present in nodes:
-        same_id = node.get("id") is not None and present.get("id") == node.get("id")
-        same_host = present.get("id") is None and present.get("host") == node.get("host")
-        if same_id or same_host:
-            present.update({key: value for key, value in node.items() if key != "host" or "host" not in present})
-            return
+def _merge(nodes: list[Node], node: Node, findings: list[Occurrence]) -> None:
+    """Into the host of that id or name; the file of a node knows more about it than Ansible does.
+
+    Two files are two nodes, whatever they say.
+    """
+    candidates = [each for each in nodes if _is_same(each, node)]
+    free = [each for each in candidates if FILE not in each]
+    if len(candidates) == 1 and free:
+        (present,) = free
+        unfilled = {**present.get(UNFILLED, {}), **node[UNFILLED]}
+        present.update({key: value for key, value in node.items() if key != "host" or "host" not in present})
+        present[UNFILLED] = unfilled
+        return
+    for other in candidates:
+        if FILE in other and "id" not in node and other.get(ADDRESS) == node.get(ADDRESS):
+            findings.append(
+                IMPORT_CONTRADICTS.found(
+                    file=node[FILE],
+                    key="advertised.listeners",
+                    value=node.get(ADDRESS, NOT_SAID),
+                    other=other[FILE],
+                    present="the same, and one of both files has no id",
+                )
+            )
+            break
     nodes.append(node)
 
 
-def _cluster(name: str, said: Mapping[str, str], brokers: list[dict[str, Any]]) -> dict[str, Any]:
-    quorum: dict[str, Any] = {"voters": said.get("controller.quorum.voters", "")}
-    if listener := names_in(said.get("controller.listener.names")):
-        quorum["listener"] = listener[0].upper()
-    if version := said.get("inter.broker.protocol.version"):
-        quorum["metadata_version"] = version
-    servers = [node["_address"] for node in brokers if "_address" in node]
-    return {
-        "name": name,
-        "zookeeper": _without_spaces(said.get("zookeeper.connect", "")),
-        "bootstrap_servers": ",".join(servers),
-        "quorum": quorum,
-    }
+def _is_same(present: Node, node: Node) -> bool:
+    ids = [each["id"] for each in (present, node) if "id" in each]
+    if len(ids) == 2:
+        return bool(ids[0] == ids[1])
+    return present.get("host") is not None and present.get("host") == node.get("host")
 
 
-def _without_spaces(connect: str) -> str:
-    """As the inventory takes a connect string; ZooKeeper's client passes over spaces and empty servers."""
-    return ",".join(servers_of(connect)) + chroot_of(connect)
+def _one_id_once(nodes: Iterable[Node], findings: list[Occurrence]) -> None:
+    """Brokers and controllers share one namespace of ids."""
+    first: dict[int, str] = {}
+    for node in nodes:
+        name = node.get(FILE) or f"the inventory of Ansible ({node.get('host')})"
+        if "id" in node and first.setdefault(node["id"], name) != name:
+            findings.append(
+                IMPORT_CONTRADICTS.found(
+                    file=name, key="id", value=node["id"], other=first[node["id"]], present="the same of another node"
+                )
+            )
 
 
-def _in_order(node: dict[str, Any]) -> dict[str, Any]:
+def _in_order(node: Node) -> dict[str, Any]:
     order = ("id", "host", "rack", "properties", "log_dirs", "metadata_log_dir", "unit", "container")
     return {key: node[key] for key in order if key in node}
 
 
-def _lacking(document: dict[str, Any]) -> Iterator[Occurrence]:
+def _not_accepted(role: str, nodes: Iterable[Node]) -> Iterator[Occurrence]:
+    """What `inventory check` would refuse is left out and named."""
+    for number, node in enumerate(nodes):
+        for name, kind in _KINDS.items():
+            if name not in node:
+                continue
+            try:
+                msgspec.convert(node[name], kind)
+            except msgspec.ValidationError as error:
+                node.setdefault(REFUSED, set()).add(name)
+                reason = f"{node.pop(name)!r} is not accepted there ({words_of(error)})"
+                yield IMPORT_INCOMPLETE.found(where=f"{role}[{number}].{name}", reason=reason)
+
+
+REFUSED: Final = "_refused"
+_KINDS: Final[Mapping[str, Any]] = {
+    "id": NodeId,
+    "host": Host,
+    "rack": Text,
+    "log_dirs": tuple[FilePath, ...],
+    "metadata_log_dir": FilePath,
+}
+
+
+def _lacking(document: dict[str, Any], nodes: Mapping[str, list[Node]], named: set[str]) -> Iterator[Occurrence]:
     cluster = document["cluster"]
     for key in ("zookeeper", "bootstrap_servers"):
-        if not cluster[key]:
+        if not cluster[key] and f"cluster.{key}" not in named:
             yield IMPORT_INCOMPLETE.found(where=f"cluster.{key}", reason="no file names it")
-    if not cluster["quorum"]["voters"]:
+    if not cluster["quorum"]["voters"] and "cluster.quorum.voters" not in named:
         reason = "no file has controller.quorum.voters; name the controllers that are to be"
         yield IMPORT_INCOMPLETE.found(where="cluster.quorum.voters", reason=reason)
-    for role in ("brokers", "controllers"):
-        if not document[role]:
+    for role, found in nodes.items():
+        if not found:
             yield IMPORT_INCOMPLETE.found(where=role, reason="no group and no file has one")
-        for number, node in enumerate(document[role]):
-            for key, reason in (
-                ("id", "neither the inventory nor a file has its id"),
-                ("host", "no file has a listener with a host"),
-                ("log_dirs", "no file of this node was given"),
-            ):
-                if key not in node:
-                    yield IMPORT_INCOMPLETE.found(where=f"{role}[{number}].{key}", reason=reason)
+        for number, node in enumerate(found):
+            yield from _lacking_of(node, f"{role}[{number}]")
+
+
+def _lacking_of(node: Node, place: str) -> Iterator[Occurrence]:
+    """A placeholder is named only where nothing else says what it stands for."""
+    unfilled: Mapping[str, Mapping[str, str]] = node.get(UNFILLED, {})
+    for name, values in unfilled.items():
+        if name not in node:
+            yield IMPORT_PLACEHOLDER.found(where=f"{place}.{name}", **values)
+    own = node.get(FILE)
+    for name, reason in (
+        ("id", "neither the inventory nor a file has its id"),
+        ("host", "no file has a listener with a host"),
+        ("log_dirs", f"{own} has neither log.dirs nor log.dir" if own else "no file of this node was given"),
+    ):
+        if name not in node and name not in unfilled and name not in node.get(REFUSED, ()):
+            yield IMPORT_INCOMPLETE.found(where=f"{place}.{name}", reason=reason)
 
 
 # --- Ansible ----------------------------------------------------------------------------------------------
 
 
-def _of_host(name: str, variables: Variables) -> dict[str, Any]:
-    node: dict[str, Any] = {"host": str(variables.get("ansible_host", name))}
+def _of_host(name: str, variables: Variables) -> Node:
+    node: Node = {"host": str(variables.get("ansible_host", name))}
     for key, usual in (("id", ID_VARIABLES), ("rack", RACK_VARIABLES), ("log_dirs", LOG_DIR_VARIABLES)):
         value = next((variables[each] for each in usual if each in variables), None)
         match key, value:

@@ -45,6 +45,11 @@ Text = Annotated[str, Meta(max_length=1_000)]
 Reason = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,252}$")]
 """Never begins with a dash, so that it is no option of a command."""
+Host = Annotated[
+    str,
+    Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._\-]{0,252}|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,44})$"),
+]
+"""A name, an IPv4 address, or an IPv6 address without brackets."""
 FilePath = Annotated[str, Meta(pattern=r"^/[^\x00-\x1f]{1,1000}$")]
 NodeId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[int, Meta(ge=1, le=7 * 86_400)]
@@ -126,7 +131,7 @@ class Node(_Strict, frozen=True, kw_only=True):
     """
 
     id: NodeId
-    host: Name
+    host: Host
     rack: Text = ""
     properties: FilePath
     log_dirs: Annotated[tuple[FilePath, ...], Meta(min_length=1, max_length=100)]
@@ -162,7 +167,8 @@ class Security(_Strict, frozen=True, kw_only=True):
 class Quorum(_Strict, frozen=True, kw_only=True):
     """What rendered files say about the controllers. voters: `controller.quorum.voters`.
 
-    metadata_version: as `inter.broker.protocol.version` of the brokers has it, such as "3.9".
+    metadata_version: as `inter.broker.protocol.version` of the brokers has it, such as "3.9". Absent: a broker's
+    file has to say it.
     super_users: principals of controllers and brokers, such as `User:broker`.
     passwords_encoded: brokers have passwords in their dynamic configuration.
     """
@@ -171,7 +177,7 @@ class Quorum(_Strict, frozen=True, kw_only=True):
     listener: Name = "CONTROLLER"
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Text = ""
-    metadata_version: Annotated[str, Meta(pattern=r"^[0-9]\.[0-9]+(-IV[0-9]+)?$")] = "3.9"
+    metadata_version: Annotated[str, Meta(pattern=r"^[0-9]\.[0-9]+(-IV[0-9]+)?$")] = ""
     super_users: tuple[Annotated[str, Meta(pattern=r"^[^:;]+:[^;]+$")], ...] = ()
     passwords_encoded: bool = False
 
