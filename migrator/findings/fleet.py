@@ -225,6 +225,14 @@ IMPORT_CONTRADICTS = Finding(
     "import again.",
 )
 
+ANSIBLE_UNREADABLE = Finding(
+    code="Z2K-7049",
+    says="{file} is not read as an Ansible inventory: {reason}.",
+    means="Only Ansible itself knows which hosts and variables an inventory has. Nothing of it was taken.",
+    remedy="Where Ansible is installed, run `ansible-inventory -i INVENTORY --list > hosts.json`, and import again "
+    "with `--ansible hosts.json`. Without Ansible, give the properties file of each node.",
+)
+
 IMPORT_PLACEHOLDER = Finding(
     code="Z2K-7050",
     says="{file}: {where}: {key} is {value}, which has yet to be filled in.",

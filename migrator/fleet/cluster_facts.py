@@ -10,7 +10,6 @@ Source: Kafka 3.9 `KafkaConfig`, `MetadataVersion.fromVersionString`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from migrator.findings.finding import Occurrence
 from migrator.findings.fleet import IMPORT_CONTRADICTS, IMPORT_INCOMPLETE, IMPORT_PLACEHOLDER
 from migrator.fleet.properties_file import Document, names_in
+from migrator.fleet.unfilled import is_unfilled
 from migrator.model.connect_string import chroot_of, servers_of
 from migrator.model.levels import level_of_release
 from migrator.model.listeners import CONTROLLER_NAMES, LISTENERS, BadListeners, controller_names, protocols_of
@@ -29,7 +29,6 @@ MECHANISM: Final = "sasl.mechanism.controller.protocol"
 SUPER_USERS: Final = "super.users"
 DEFAULT_MECHANISM: Final = "GSSAPI"
 NOT_SAID: Final = "not in the file"
-_UNFILLED: Final = re.compile(r"\{\{|\{%|\$\{")
 
 
 class Said(NamedTuple):
@@ -49,11 +48,6 @@ class ClusterFacts:
     quorum: dict[str, Any] = field(default_factory=dict)
     findings: list[Occurrence] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
-
-
-def is_unfilled(value: str) -> bool:
-    """Whether a template or a config provider has yet to fill in a part of it."""
-    return _UNFILLED.search(value) is not None
 
 
 def cluster_facts(brokers: Sequence[Document], controllers: Sequence[Document]) -> ClusterFacts:

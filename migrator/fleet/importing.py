@@ -1,46 +1,38 @@
 """An inventory made from what is there: an Ansible inventory, and copies of server.properties files.
 
 In:   texts of files. Out: a document (not yet an `Inventory`), and a finding for each thing that the files do not say.
-Elsewhere: reading files and writing YAML (api/commands/fleet.py), the check of the result (inventory.py).
+Elsewhere: the forms of Ansible (ansible.py), what files say of their cluster (cluster_facts.py), reading files and
+writing YAML (api/commands/fleet.py), the check of the result (inventory.py).
 Rules: nothing is guessed that could cost data: a broker without a directory has none in the result. What is assumed,
 such as the path of a file, is an argument.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from migrator.findings.finding import Occurrence, words_of
-from migrator.findings.fleet import IMPORT_CONTRADICTS, IMPORT_INCOMPLETE, IMPORT_PLACEHOLDER, INVENTORY_UNREADABLE
-from migrator.fleet.cluster_facts import NOT_SAID, cluster_facts, is_unfilled
+from migrator.findings.fleet import IMPORT_CONTRADICTS, IMPORT_INCOMPLETE, IMPORT_PLACEHOLDER
+from migrator.fleet.ansible import AnsibleHosts, parse_listed, text_of
+from migrator.fleet.cluster_facts import NOT_SAID, cluster_facts
 from migrator.fleet.inventory import FilePath, Host, NodeId, Text
 from migrator.fleet.properties_file import Document, names_in
-from migrator.fleet.strict_yaml import YamlRefused, load_yaml
 from migrator.fleet.takeover_settings import forbidding_findings
+from migrator.fleet.unfilled import is_unfilled
 
 BROKER_GROUPS: Final = ("kafka_broker", "kafka_brokers", "kafka", "brokers", "broker")
 CONTROLLER_GROUPS: Final = ("kafka_controller", "kafka_controllers", "kraft_controller", "controllers", "controller")
 ID_VARIABLES: Final = ("broker_id", "kafka_broker_id", "node_id", "kafka_node_id")
 RACK_VARIABLES: Final = ("rack", "kafka_rack", "broker_rack", "kafka_broker_rack")
 LOG_DIR_VARIABLES: Final = ("log_dirs", "kafka_log_dirs", "kafka_data_dir", "kafka_data_dirs")
-HOSTS_MAX: Final = 10_000
-_RANGE: Final = re.compile(r"\[([0-9]+|[a-z]):([0-9]+|[a-z])(?::([0-9]+))?\]")
+PARENT_GROUPS: Final = frozenset({"kafka"})
+"""Often above brokers and other software."""
 
-Variables = Mapping[str, Any]
 Node = dict[str, Any]
-
-
-@dataclass
-class _Group:
-    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    variables: dict[str, Any] = field(default_factory=dict)
-    children: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +57,17 @@ def import_nodes(
     assumed: Assumed,
     groups: Mapping[str, str] | None = None,
 ) -> Imported:
-    """ansible: name and text of an inventory, YAML or INI. files: properties files, one per node.
+    """ansible: name and text of what `ansible-inventory --list` printed. files: properties files, one per node.
 
-    groups: of Ansible, for `brokers` and `controllers`, when their names are not usual ones. Raises Z2K-7001.
+    groups: of Ansible, for `brokers` and `controllers`, when their names are not usual ones. Raises Z2K-7049.
     """
     nodes: dict[str, list[Node]] = {"brokers": [], "controllers": []}
-    if ansible is not None:
-        found = _read_ansible(*ansible)
-        for role, usual in (("brokers", BROKER_GROUPS), ("controllers", CONTROLLER_GROUPS)):
-            wanted = (groups or {}).get(role)
-            names = (wanted,) if wanted else tuple(name for name in usual if name in found)[:1]
-            nodes[role] = [_of_host(host, variables) for name in names for host, variables in _hosts(found, name)]
-    documents: dict[str, list[Document]] = {"brokers": [], "controllers": []}
     findings: list[Occurrence] = []
+    if ansible is not None:
+        hosts = parse_listed(*ansible)
+        for role in nodes:
+            nodes[role] += _of_ansible(role, ansible[0], hosts, (groups or {}).get(role, ""), findings)
+    documents: dict[str, list[Document]] = {"brokers": [], "controllers": []}
     for document in files:
         role = "controllers" if "controller" in names_in(document.value("process.roles")) else "brokers"
         documents[role].append(document)
@@ -267,112 +257,48 @@ def _lacking_of(node: Node, place: str) -> Iterator[Occurrence]:
 # --- Ansible ----------------------------------------------------------------------------------------------
 
 
-def _of_host(name: str, variables: Variables) -> Node:
-    node: Node = {"host": str(variables.get("ansible_host", name))}
-    for key, usual in (("id", ID_VARIABLES), ("rack", RACK_VARIABLES), ("log_dirs", LOG_DIR_VARIABLES)):
-        value = next((variables[each] for each in usual if each in variables), None)
-        match key, value:
-            case _, None:
-                continue
-            case "id", int() | str() if str(value).isdecimal():
-                node["id"] = int(value)
-            case "rack", _:
-                node["rack"] = str(value)
-            case "log_dirs", list():
-                node["log_dirs"] = [str(each) for each in value]
-            case "log_dirs", str():
-                node["log_dirs"] = list(names_in(value))
+def _of_ansible(role: str, name: str, hosts: AnsibleHosts, wanted: str, findings: list[Occurrence]) -> Iterator[Node]:
+    """wanted: a group; "" takes the first usual one. Hosts of another usual group are named, not taken."""
+    usual = BROKER_GROUPS if role == "brokers" else CONTROLLER_GROUPS
+    present = [group for group in ((wanted,) if wanted else usual) if group in hosts.groups]
+    if wanted and not present:
+        findings.append(IMPORT_INCOMPLETE.found(where=role, reason=f"{name} has no group {wanted}"))
+    for group in present[1:]:
+        more = [host for host in hosts.groups[group] if host not in hosts.groups[present[0]]]
+        if more and group not in PARENT_GROUPS:
+            reason = f"{name} has {', '.join(more)} in the group {group} only; --{role}-group says which group it is"
+            findings.append(IMPORT_INCOMPLETE.found(where=role, reason=reason))
+    for host in hosts.groups[present[0]] if present else ():
+        yield _of_host(name, host, hosts.variables.get(host, {}))
+
+
+def _of_host(name: str, host: str, variables: Mapping[str, Any]) -> Node:
+    """What is encrypted, or has a template in it, is no value yet."""
+    node: Node = {UNFILLED: {}}
+    for key, usual in _VARIABLES.items():
+        variable = next((each for each in usual if variables.get(each) is not None), None)
+        if variable is None:
+            continue
+        given = variables[variable]
+        texts = [text_of(each) for each in (given if key == "log_dirs" and isinstance(given, list) else [given])]
+        known = [text for text in texts if text is not None and not is_unfilled(text)]
+        if len(known) < len(texts):
+            shown = next((text for text in texts if text is not None and is_unfilled(text)), "no plain text")
+            node[UNFILLED][key] = {"file": name, "key": f"{variable} of {host}", "value": shown}
+        elif key == "log_dirs":
+            node[key] = [each for text in known for each in names_in(text)]
+        elif key != "id":
+            node[key] = known[0]
+        elif known[0].isdecimal():
+            node[key] = int(known[0])
+    if "host" not in node[UNFILLED]:
+        node.setdefault("host", host)
     return node
 
 
-def _hosts(groups: Mapping[str, _Group], name: str) -> Iterator[tuple[str, Variables]]:
-    """Of a group and its children; a host's own variables win over its group's, and these over `all`'s."""
-    found: dict[str, dict[str, Any]] = {}
-
-    def walk(group: str, inherited: Variables, seen: frozenset[str]) -> None:
-        here = groups.get(group)
-        if here is None or group in seen:
-            return
-        variables = {**inherited, **here.variables}
-        for host, own in here.hosts.items():
-            found[host] = {**variables, **found.get(host, {}), **own}
-        for child in here.children:
-            walk(child, variables, seen | {group})
-
-    everywhere = groups.get("all")
-    walk(name, {} if everywhere is None else everywhere.variables, frozenset())
-    for host, variables in found.items():
-        own = {} if everywhere is None else everywhere.hosts.get(host, {})
-        yield host, {**variables, **own}
-
-
-def _read_ansible(name: str, text: str) -> dict[str, _Group]:
-    try:
-        if name.endswith((".yml", ".yaml", ".json")):
-            return _from_yaml(load_yaml(text.encode()))
-        return _from_ini(text)
-    except (YamlRefused, ValueError) as error:
-        raise INVENTORY_UNREADABLE.error(file=name, reason=words_of(error)) from error
-
-
-def _from_yaml(document: Any) -> dict[str, _Group]:
-    groups: dict[str, _Group] = {}
-
-    def walk(name: str, content: Any) -> None:
-        group = groups.setdefault(name, _Group())
-        if not isinstance(content, Mapping):
-            return
-        group.variables |= content.get("vars") or {}
-        for pattern, own in (content.get("hosts") or {}).items():
-            for host in _expanded(str(pattern)):
-                group.hosts.setdefault(host, {}).update(own or {})
-        for child, below in (content.get("children") or {}).items():
-            group.children.append(str(child))
-            walk(str(child), below)
-
-    if not isinstance(document, Mapping):
-        raise ValueError("it has no groups")
-    for name, content in document.items():
-        walk(str(name), content)
-    return groups
-
-
-def _from_ini(text: str) -> dict[str, _Group]:
-    groups: dict[str, _Group] = {}
-    group, kind = groups.setdefault("ungrouped", _Group()), ""
-    for line in text.splitlines():
-        line = line.strip()
-        if not line or line.startswith(("#", ";")):
-            continue
-        if header := re.fullmatch(r"\[([^\]:]+)(?::(vars|children))?\]", line):
-            group, kind = groups.setdefault(header[1], _Group()), header[2] or "hosts"
-        elif kind == "vars":
-            key, _, value = line.partition("=")
-            group.variables[key.strip()] = value.strip().strip("\"'")
-        elif kind == "children":
-            group.children.append(line)
-        else:
-            host, *assignments = shlex.split(line, comments=True)
-            own = dict(each.split("=", 1) for each in assignments if "=" in each)
-            for each in _expanded(host):
-                group.hosts.setdefault(each, {}).update(own)
-    return groups
-
-
-def _expanded(pattern: str) -> list[str]:
-    """`kafka[01:03].example` is three hosts; `[a:c]` as well."""
-    match = _RANGE.search(pattern)
-    if match is None:
-        return [pattern]
-    first, last, step = match[1], match[2], int(match[3] or 1)
-    if first.isdecimal() and last.isdecimal() and step:
-        if int(last) - int(first) > HOSTS_MAX * step:
-            raise ValueError(f"{pattern} is more than {HOSTS_MAX} hosts")
-        width = len(first) if first.startswith("0") else 0
-        names = [str(number).zfill(width) for number in range(int(first), int(last) + 1, step)]
-    elif first.isalpha() and last.isalpha() and step:
-        names = [chr(number) for number in range(ord(first), ord(last) + 1, step)]
-    else:
-        raise ValueError(f"{pattern} is no range of hosts")
-    before, after = pattern[: match.start()], pattern[match.end() :]
-    return [host for name in names for host in _expanded(f"{before}{name}{after}")]
+_VARIABLES: Final = {
+    "host": ("ansible_host",),
+    "id": ID_VARIABLES,
+    "rack": RACK_VARIABLES,
+    "log_dirs": LOG_DIR_VARIABLES,
+}

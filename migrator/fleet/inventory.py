@@ -22,6 +22,7 @@ from msgspec import Meta
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.fleet import (
     CFK_MANAGED,
+    IMPORT_PLACEHOLDER,
     INVENTORY_HOLDS_SECRET,
     INVENTORY_INVALID,
     INVENTORY_UNREADABLE,
@@ -34,6 +35,7 @@ from migrator.findings.fleet import (
 from migrator.fleet.render import Wanted
 from migrator.fleet.secrets import is_reference
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
+from migrator.fleet.unfilled import unfilled_places
 from migrator.model.hidden_keys import SECRET_WORDS
 
 VERSION: Final = 1
@@ -361,7 +363,16 @@ def check_inventory(inventory: Inventory, name: str, now: datetime) -> tuple[Occ
     """What contradicts itself, or may not be migrated this way. now: with a time zone."""
     return tuple(
         finding
-        for check in (_operators, _identities, _actuators, _directories, _stateful_sets, _references, _quorum)
+        for check in (
+            _operators,
+            _identities,
+            _actuators,
+            _directories,
+            _stateful_sets,
+            _references,
+            _quorum,
+            _unfilled,
+        )
         for finding in check(inventory, name)
     ) + tuple(_ended(inventory, name, now))
 
@@ -485,6 +496,11 @@ def _quorum(inventory: Inventory, name: str) -> Iterator[Occurrence]:
     if voters != controllers:
         reason = f"it names {', '.join(sorted(voters))}; the controllers are {', '.join(sorted(controllers))}"
         yield INVENTORY_INVALID.found(file=name, where="cluster.quorum.voters", reason=reason)
+
+
+def _unfilled(inventory: Inventory, name: str) -> Iterator[Occurrence]:
+    for place, value in unfilled_places(inventory):
+        yield IMPORT_PLACEHOLDER.found(file=name, where=place, key=place.rpartition(".")[2], value=value)
 
 
 def _ended(inventory: Inventory, name: str, now: datetime) -> Iterator[Occurrence]:
