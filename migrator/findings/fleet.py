@@ -224,3 +224,28 @@ LOGIN_MISSING = Finding(
     "no 'KafkaServer' entry in a JAAS configuration. Kafka's parser does not see it. Nothing was written.",
     remedy="Add the named key with the login that the broker has on the controllers, then render again.",
 )
+
+IMPORT_CONTRADICTS = Finding(
+    code="Z2K-7048",
+    says="{file}: {key} is {value}, and {other} says {present}.",
+    means="Files of one cluster agree about it. The import took neither value, so its result is refused.",
+    remedy="Leave a file of another cluster out. Else find out which value is right, correct the other file, and "
+    "import again.",
+)
+
+ANSIBLE_UNREADABLE = Finding(
+    code="Z2K-7049",
+    says="{file} is not read as an Ansible inventory: {reason}.",
+    means="Only Ansible itself knows which hosts and variables an inventory has. Nothing of it was taken.",
+    remedy="Where Ansible is installed, run `ansible-inventory -i INVENTORY --list > hosts.json`, and import again "
+    "with `--ansible hosts.json`. Without Ansible, give the properties file of each node.",
+)
+
+IMPORT_PLACEHOLDER = Finding(
+    code="Z2K-7050",
+    says="{file}: {where}: {key} is {value}, which has yet to be filled in.",
+    means="A template, a vault or a config provider knows the value. Taken as it is, it would be a wrong host or a "
+    "wrong directory.",
+    remedy="Write the value itself in the named place of the inventory, or import again with the properties file as it "
+    "is on that host.",
+)
