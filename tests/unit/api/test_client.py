@@ -17,8 +17,6 @@ from api.client import Client, ServiceRefused, audit_line
 from migrator.findings.content import ISR_INCOMPLETE
 from migrator.findings.finding import FindingError
 from state_machine.commands import Result
-from state_machine.policy.phases import Trigger
-from state_machine.tables import PhaseEvent
 from tests.unit.api.service import BASE, Served
 from tests.unit.state_machine.fakes import check_that_found, denied, diverged, red_audit
 
@@ -265,19 +263,6 @@ def test_a_takeover_is_followed_into_dual_write(runner: CliRunner, served: Serve
     served.world.controller.on_ask = lambda operation: served.world.take_over()
     code, found = document(runner, "advance")
     assert (code, found["phase"]) == (0, "DUAL_WRITE")
-
-
-def test_a_step_shows_only_what_it_led_to_and_a_takeover_before_it_is_not_its_outcome(
-    runner: CliRunner, served: Served
-) -> None:
-    """Through the address that the answer names: with the whole history, every step after a takeover was exit 1."""
-    with served.world.store.writing() as session:
-        takeover = {"from_phase": "READY", "to_phase": "TAKEOVER", "trigger": Trigger.ADVANCE.value, "verdict": {}}
-        origin = {"who": "driver", "reason": "", "source_run": "r", "source_number": 1}
-        session.add(PhaseEvent(migration_id=1, version=0, at=1.0, recorded_at=1.0, **takeover, **origin))
-    code, found = document(runner, "advance", "--to", "PREFLIGHT")
-    assert [each["to_phase"] for each in found["events"]] == ["PREFLIGHT"]
-    assert (code, found["operation"]["state"]) == (0, "succeeded")
 
 
 def test_no_wait_ends_as_soon_as_it_is_recorded(runner: CliRunner, served: Served) -> None:
