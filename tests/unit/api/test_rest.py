@@ -228,6 +228,26 @@ def test_a_parameter_that_the_address_has_not_is_refused_before_anything_is_reco
     assert served.http.get("/api/v1/migrations/1/operations/1").status_code == 404
 
 
+def test_the_rows_of_an_operation_are_at_the_address_that_its_answer_names(served: Served) -> None:
+    first = served.post("/migrations/1/advance", {"to": "PREFLIGHT"}).json()
+    served.rounds(3)
+    served.post("/migrations/1/pause")
+    served.rounds(2)
+    events = served.http.get(first["event"]).json()["items"]
+    assert [each["to_phase"] for each in events] == ["PREFLIGHT"]
+    assert len(served.get("/migrations/1/events")["items"]) > 1
+    assert served.http.get(first["link"]).json()["id"] == first["operation"]["id"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["migrations?name=x", "migrations/1?a=1", "migrations/1/events?signal=1", "migrations/1/findings?codes=Z2K-1008"],
+)
+def test_a_question_with_a_parameter_that_the_address_has_not_is_refused(served: Served, path: str) -> None:
+    found = assert_problem(served.http.get(f"/api/v1/{path}"), 422, "Z2K-4002")
+    assert "this address has no such parameter" in found["detail"]
+
+
 def test_a_dry_run_of_a_closed_gate_is_refused_the_same_way(served: Served) -> None:
     served.run(served.world.to_preflight())
     served.world.clock.pass_by(60)
