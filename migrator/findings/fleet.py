@@ -93,6 +93,15 @@ ACT_FAILED = Finding(
     remedy="Run the command of the template by hand on that host, correct the cause, and repeat the step.",
 )
 
+HOST_NOT_REACHED = Finding(
+    code="Z2K-7046",
+    says="{act} of node {node} got no answer: {reason}.",
+    means="The connection was lost, or the command could not be started. It says nothing about the node, and it is not "
+    "known whether the act had an effect. The act is repeated by itself.",
+    remedy="None needed while it passes. If it stays, run the command of the template by hand as the service's user.",
+    severity=Severity.WARNS,
+)
+
 ACT_TOO_SLOW = Finding(
     code="Z2K-7022",
     says="{act} of node {node} did not end within {seconds} s.",

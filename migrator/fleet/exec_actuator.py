@@ -2,7 +2,7 @@
 
 In:   a node's values, its template. Out: see actuator.py.
 Elsewhere: where templates come from (templates.py), bounds of a command (commands/bounded.py).
-Errors: Z2K-7021 to 7024. What a command printed is in no message, only the end of what it said on standard error.
+Errors: Z2K-7021 to 7024, 7046. What a command printed is in no message, only the end of what it said on standard error.
 Rules: content goes through standard input, never through arguments. Exit code 66 of `read` and `list` means that there
 is no such file. `stop` ends when the host's status says stopped, since an exit code only says that somebody was asked.
 """
@@ -16,15 +16,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_result, stop_after_delay
+
 from migrator.commands.bounded import CommandFailed, CommandTooLoud, CommandTooSlow, Output, run_command
 from migrator.findings.finding import FindingError
-from migrator.findings.fleet import ACT_FAILED, ACT_TOO_MUCH_OUTPUT, ACT_TOO_SLOW, FILE_ABSENT, TEMPLATE_REFUSED
+from migrator.findings.fleet import (
+    ACT_FAILED,
+    ACT_TOO_MUCH_OUTPUT,
+    ACT_TOO_SLOW,
+    FILE_ABSENT,
+    HOST_NOT_REACHED,
+    TEMPLATE_REFUSED,
+)
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
+from migrator.fleet.repeatable import gave_no_answer, pause_s
 from migrator.fleet.templates import ABSENT, ACT_LIMIT_S, LIMITS_S, Template, words_of_act
 
 KIND: Final = "exec"
 STATUS_EVERY_S: Final = 0.2
 """How often `stop` asks for the status until it says stopped."""
+NO_CONNECTION: Final = 255
+"""ssh's own exit code; a command that cannot be started has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,8 @@ class CommandActuator:
         return Done(self._run("write", path=path, stdin=content).stderr)
 
     def stop(self) -> Performed:
-        """Returns when the status says stopped; its limit covers the wait. Raises Z2K-7022 when it never does.
+        """Returns when the status says stopped; its limit covers the wait. Raises Z2K-7022 when it never does, and what
+        the last status raised when the host gave no answer until then.
 
         A supervisor between two attempts of a failing process accepts the command before it obeys. One example is
         runit's `sv`: it answers at once, and then drops a `start` that comes before runsv has read the `stop`.
@@ -59,10 +72,14 @@ class CommandActuator:
         limit_s = self._limit_s("stop")
         until = time.monotonic() + limit_s
         said = self._run("stop").stderr
-        while self.status().state is not ProcessState.STOPPED:
-            if time.monotonic() >= until:
-                raise ACT_TOO_SLOW.error(act="stop", node=self.node, seconds=f"{limit_s:g}")
-            time.sleep(STATUS_EVERY_S)
+        asked = Retrying(
+            retry=retry_if_exception(gave_no_answer) | retry_if_result(lambda state: state is not ProcessState.STOPPED),
+            stop=stop_after_delay(max(until - time.monotonic(), 0.0)),
+            wait=_until_the_next_status,
+            retry_error_callback=lambda last: None if last.outcome is None else last.outcome.result(),
+        )
+        if asked(lambda: self.status().state) is not ProcessState.STOPPED:
+            raise ACT_TOO_SLOW.error(act="stop", node=self.node, seconds=f"{limit_s:g}")
         return Done(said)
 
     def start(self) -> Performed:
@@ -130,4 +147,13 @@ class CommandActuator:
         except CommandFailed as error:
             if error.exit_code == ABSENT and name in ("read", "list"):
                 raise FILE_ABSENT.error(path=path, node=self.node) from error
-            raise ACT_FAILED.error(act=what, node=self.node, reason=str(error)) from error
+            silent = error.exit_code in (None, NO_CONNECTION)
+            raise (HOST_NOT_REACHED if silent else ACT_FAILED).error(
+                act=what, node=self.node, reason=str(error)
+            ) from error
+
+
+def _until_the_next_status(last: RetryCallState) -> float:
+    """A host that gives no answer is asked less and less often."""
+    lost = last.outcome is not None and last.outcome.failed
+    return pause_s(last.attempt_number) if lost else STATUS_EVERY_S
