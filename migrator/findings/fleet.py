@@ -216,3 +216,19 @@ KAFKA_WITHOUT_ZOOKEEPER = Finding(
     remedy="Put Kafka 3.9 back where the start command takes its jars from, and hold the package or the image until "
     "COMPLETED.",
 )
+
+TRANSFER_NOT_PROVEN = Finding(
+    code="Z2K-7043",
+    says="{file}: nobody compares the bytes of {acts} on both sides of the connection.",
+    means="A connection that breaks in the middle of such an act can leave a cut file on the host, or pass one for "
+    "whole.",
+    remedy="Take the act over from the template of the same kind in docker/actuators (docs/inventory.md).",
+    severity=Severity.WARNS,
+)
+
+TRANSFER_CUT = Finding(
+    code="Z2K-7044",
+    says="{act} of node {node}: what arrived is not what was sent: {reason}.",
+    means="The connection broke, or something changed the bytes on their way. They were not used.",
+    remedy="Look why the connection breaks, then repeat the step. The file on the host was not changed by this act.",
+)
