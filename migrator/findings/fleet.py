@@ -232,3 +232,10 @@ TRANSFER_CUT = Finding(
     means="The connection broke, or something changed the bytes on their way. They were not used.",
     remedy="Look why the connection breaks, then repeat the step. The file on the host was not changed by this act.",
 )
+
+FILE_CONFLICT = Finding(
+    code="Z2K-7045",
+    says="{file}: {key} was {before} before the migration, {written} was written, and {found} is there now.",
+    means="Somebody changed a key that the migration changes too. Nobody but a person knows which value is meant.",
+    remedy="Put the value that was written, or the one from before, into the file, and repeat the step.",
+)
