@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 from api.commands.output import print_json
 from migrator.findings.finding import FindingError, Occurrence, Severity, words_of
 from migrator.findings.fleet import INVENTORY_UNREADABLE, PROPERTIES_UNREADABLE
+from migrator.fleet.actuators import transfer_findings
 from migrator.fleet.ansible import BYTES_MAX, decoded, read_file
 from migrator.fleet.importing import Assumed, import_nodes
 from migrator.fleet.inventory import Inventory, Node, check_inventory, read_inventory, wanted_of
@@ -44,6 +46,8 @@ def check_inventory_file(file: Path, *, as_json: bool) -> int:
     try:
         inventory = read_inventory(file)
         findings = check_inventory(inventory, str(file), datetime.now(UTC))
+        with suppress(FindingError):  # whoever uses the templates says what is wrong with one
+            findings = (*findings, *transfer_findings(inventory, file.resolve().parent / "templates"))
     except FindingError as error:
         inventory, findings = None, (error.occurrence,)
     blocked = any(each.finding.severity is Severity.BLOCKS for each in findings)

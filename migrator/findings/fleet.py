@@ -258,3 +258,26 @@ IMPORT_PLACEHOLDER = Finding(
     remedy="Write the value itself in the named place of the inventory, or import again with the properties file as it "
     "is on that host.",
 )
+
+TRANSFER_NOT_PROVEN = Finding(
+    code="Z2K-7043",
+    says="{file}: nobody compares the bytes of {acts} on both sides of the connection.",
+    means="A connection that breaks in the middle of such an act can leave a cut file on the host, or pass one for "
+    "whole.",
+    remedy="Take the act over from the template of the same kind in docker/actuators (docs/inventory.md).",
+    severity=Severity.WARNS,
+)
+
+TRANSFER_CUT = Finding(
+    code="Z2K-7044",
+    says="{act} of node {node}: what arrived is not what was sent: {reason}.",
+    means="The connection broke, or something changed the bytes on their way. They were not used.",
+    remedy="Look why the connection breaks, then repeat the step. The file on the host was not changed by this act.",
+)
+
+FILE_CONFLICT = Finding(
+    code="Z2K-7045",
+    says="{file}: {key} was {before} before the migration, {written} was written, and {found} is there now.",
+    means="Somebody changed a key that the migration changes too. Nobody but a person knows which value is meant.",
+    remedy="Put the value that was written, or the one from before, into the file, and repeat the step.",
+)

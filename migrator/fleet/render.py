@@ -18,12 +18,19 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from migrator.findings.finding import FindingError, Occurrence, Severity
-from migrator.findings.fleet import METADATA_DIRECTORY_SHARED, PROPERTIES_KEY_TWICE, RENDER_REFUSED, RENDER_UNSURE
+from migrator.findings.fleet import (
+    FILE_CONFLICT,
+    METADATA_DIRECTORY_SHARED,
+    PROPERTIES_KEY_TWICE,
+    RENDER_REFUSED,
+    RENDER_UNSURE,
+)
 from migrator.fleet.joins import Controllers, joining_findings, same_name_findings
 from migrator.fleet.properties_file import Document, has_placeholder, joined, names_in
 from migrator.fleet.takeover_settings import forbidding_findings, not_judged
 from migrator.model.broker_settings import NOT_KNOWN
 from migrator.model.connect_string import chroot_of
+from migrator.model.hidden_keys import is_hidden
 from migrator.model.levels import LEVELS
 from migrator.model.listeners import (
     DEFAULT_MAP,
@@ -278,6 +285,7 @@ def render(role: str, present: Document, kind: FileKind, wanted: Wanted, before:
     """
     assert (role, kind) in RULES, f"a {role} has no {kind} file"
     start, rules = present, RULES[role, kind]
+    conflicts: tuple[Occurrence, ...] = ()
     if kind is FileKind.BACK and before is not None:
         start = _carried(role, present, before, wanted, FileKind.KRAFT if role == "broker" else FileKind.STOCK)
     if kind is FileKind.ORIGINAL and before is not None:
@@ -285,7 +293,10 @@ def render(role: str, present: Document, kind: FileKind, wanted: Wanted, before:
     if rules is RULES["broker", FileKind.BACK] and start.value("process.roles") is None:
         rules = _MIGRATION  # the predecessor, or back already
     document, changes = _applied(rules, start, wanted)
-    findings = (*_repeated(document), *_CHECKS[role](present, document, kind, wanted, before))
+    if before is not None and kind is FileKind.BACK:
+        forward = FileKind.KRAFT if role == "broker" else FileKind.STOCK
+        conflicts = tuple(_conflicts(role, present, before, wanted, forward))
+    findings = (*_repeated(document), *conflicts, *_CHECKS[role](present, document, kind, wanted, before))
     return Rendered(role, kind, present, document, changes, tuple(findings))
 
 
@@ -373,18 +384,35 @@ def _original(present: Document, before: Document, wanted: Wanted) -> Document:
 def _carried(role: str, present: Document, before: Document, wanted: Wanted, forward: FileKind) -> Document:
     """The predecessor, with every change that somebody made to the present file since it was rendered from it.
 
+    A key that is missing in the present file is no wish: a file that was cut lacks keys as well.
     forward: the kind of the present file.
     """
-    if forward is FileKind.KRAFT and present.value("process.roles") is None:
-        return present  # back already
+    back_already = forward is FileKind.KRAFT and present.value("process.roles") is None
+    if back_already and not before.values.keys() - present.values.keys():
+        return present
     rendered, _ = _applied(RULES[role, forward], before, wanted)
     since = {
         key: value
         for key, value in present.values.items()
         if rendered.value(key) != value and key not in _OF_THE_MODE and before.value(key) != value
     }
-    gone = rendered.values.keys() - present.values.keys() - _OF_THE_MODE
-    return Document(present.name, before.without(lambda key: key in gone).with_values(since).lines)
+    return Document(present.name, before.with_values(since).lines)
+
+
+def _conflicts(
+    role: str, present: Document, before: Document, wanted: Wanted, forward: FileKind
+) -> Iterator[Occurrence]:
+    """Keys that the migration changed and somebody else too. What a rule extends has the changes of both."""
+    if forward is FileKind.KRAFT and present.value("process.roles") is None:
+        return  # not the file that the migration wrote: only one side changed it
+    rendered, _ = _applied(RULES[role, forward], before, wanted)
+    extended = {rule.key for rule in RULES[role, forward] if rule.action is Action.EXTEND}
+    for key, found in present.values.items():
+        was, written = before.value(key), rendered.value(key)
+        if was is None or was == written or found in (was, written) or key in _OF_THE_MODE | extended:
+            continue
+        shown = ["(hidden)" if is_hidden(key) else each or "absent" for each in (was, written, found)]
+        yield FILE_CONFLICT.found(file=present.name, key=key, before=shown[0], written=shown[1], found=shown[2])
 
 
 # --- checks -----------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ In:   the finding that an act raised, and a clock. Out: when the act is done aga
 Elsewhere: the acts (exec_actuator.py), the journal that makes each of them repeatable (roll.py, state_machine/road).
 Nothing blocks meanwhile: between two attempts the roll looks at the node and decides anew, so that an act whose answer
 alone was lost is not repeated, and a person may go back or pause.
-Rules: a connection that was lost, a command that could not be started and one that did not end in time are no answer:
-the act is repeated until the time of its node is over. A command that ended with an exit code answered: it is asked
+Rules: a connection that was lost, bytes that did not arrive whole, a command that could not be started and one that did
+not end in time are no answer: the act is repeated until the time of its node is over. A command that ended with an exit code answered: it is asked
 `ANSWERS_MAX` times, since a supervisor may have been busy. Every other finding is a decision of ours, and stands.
 """
 
@@ -18,9 +18,9 @@ from typing import Final
 import structlog
 
 from migrator.findings.finding import FindingError
-from migrator.findings.fleet import ACT_FAILED, ACT_TOO_SLOW, HOST_NOT_REACHED
+from migrator.findings.fleet import ACT_FAILED, ACT_TOO_SLOW, HOST_NOT_REACHED, TRANSFER_CUT
 
-NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code})
+NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code, TRANSFER_CUT.code})
 ANSWERS_MAX: Final = 3
 FIRST_PAUSE_S: Final = 1.0
 PAUSE_MAX_S: Final = 30.0
