@@ -35,7 +35,7 @@ from migrator.findings.fleet import (
 from migrator.fleet.render import Wanted
 from migrator.fleet.secrets import is_reference
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
-from migrator.fleet.unfilled import unfilled_places
+from migrator.fleet.unfilled import is_unfilled
 from migrator.model.hidden_keys import SECRET_WORDS
 
 VERSION: Final = 1
@@ -499,8 +499,29 @@ def _quorum(inventory: Inventory, name: str) -> Iterator[Occurrence]:
 
 
 def _unfilled(inventory: Inventory, name: str) -> Iterator[Occurrence]:
-    for place, value in unfilled_places(inventory):
-        yield IMPORT_PLACEHOLDER.found(file=name, where=place, key=place.rpartition(".")[2], value=value)
+    """Settings of actuators are not asked: a command may take such a text as it is."""
+    for place, value in _texts(inventory):
+        if is_unfilled(value):
+            yield IMPORT_PLACEHOLDER.found(file=name, where=place, key=place.rpartition(".")[2], value=value)
+
+
+def _texts(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    cluster = inventory.cluster
+    yield "cluster.zookeeper", cluster.zookeeper
+    yield "cluster.bootstrap_servers", cluster.bootstrap_servers
+    yield "cluster.quorum.voters", cluster.quorum.voters
+    yield "cluster.quorum.sasl_mechanism", cluster.quorum.sasl_mechanism
+    for user in cluster.quorum.super_users:
+        yield "cluster.quorum.super_users", user
+    for role, nodes in (("brokers", inventory.brokers), ("controllers", inventory.controllers)):
+        for number, node in enumerate(nodes):
+            place = f"{role}[{number}]"
+            yield f"{place}.rack", node.rack
+            yield f"{place}.properties", node.properties
+            for directory in node.log_dirs:
+                yield f"{place}.log_dirs", directory
+            yield f"{place}.metadata_log_dir", node.metadata_log_dir or ""
+            yield f"{place}.guard", node.guard or ""
 
 
 def _ended(inventory: Inventory, name: str, now: datetime) -> Iterator[Occurrence]:
