@@ -5,8 +5,9 @@ Elsewhere: the acts (exec_actuator.py), the journal that makes each of them repe
 Nothing blocks meanwhile: between two attempts the roll looks at the node and decides anew, so that an act whose answer
 alone was lost is not repeated, and a person may go back or pause.
 Rules: a connection that was lost, bytes that did not arrive whole, a command that could not be started and one that did
-not end in time are no answer: the act is repeated until the time of its node is over. A command that ended with an exit code answered: it is asked
-`ANSWERS_MAX` times, since a supervisor may have been busy. Every other finding is a decision of ours, and stands.
+not end in time are no answer: the act is repeated until the time of its node is over. A command that ended with an exit
+code answered: it is asked `ANSWERS_MAX` times, since a supervisor may have been busy. Every other finding is a decision
+of ours, and stands.
 """
 
 from __future__ import annotations

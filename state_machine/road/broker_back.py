@@ -20,10 +20,10 @@ from migrator.fleet.files import Present, checksum_of, predecessor_path, read_pr
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FileKind, Rendered, Wanted, render
+from migrator.fleet.ruins import is_ruin
 from state_machine.policy.road_observations import BROKERS
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.restart_evidence import file_change
-from state_machine.road.ruins import is_ruin
 from state_machine.tables import RoadNode
 
 META: Final = "meta.properties"

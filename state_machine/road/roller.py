@@ -23,6 +23,7 @@ from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
+from migrator.fleet.asked_parser import KAFKA, kafka_says
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory
@@ -75,7 +76,6 @@ from state_machine.road.broker_back import prepare_before, write_back, write_bef
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
-from state_machine.road.parser import KAFKA, kafka_says
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop

@@ -9,13 +9,13 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.findings.fleet import KAFKA_REFUSES_FILE
+from migrator.fleet.asked_parser import kafka_says
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FileKind, Rendered, Wanted, render
 from migrator.model.image import EMPTY
 from state_machine.policy.road_observations import CONTROLLERS, Roll
 from state_machine.road import roller
 from state_machine.road.fleet import Fleet
-from state_machine.road.parser import kafka_says
 from state_machine.road.roller import Roller
 from tests.unit.state_machine.test_road_parts import Host, a_node, an_inventory_file
 from tests.unit.state_machine.world import World

@@ -3,7 +3,7 @@
 In:   the rendered file; the directory `kafka` beside the inventories: an installed Kafka of the nodes' release, or its
 jars, or a link to them.
 Out:  what was said, for the journal: accepted, or why Kafka was not asked. Raises Z2K-7035.
-Elsewhere: starting the parser (migrator.fleet.kafka_parser), our own rules, which see more (migrator.fleet.joins).
+Elsewhere: starting the parser (kafka_parser.py), our own rules, which see more (joins.py).
 """
 
 from __future__ import annotations
