@@ -10,6 +10,11 @@ from __future__ import annotations
 
 
 def is_ruin(present: bytes, *known: bytes) -> bool:
-    """Shorter than one of `known`, and equal to its begin."""
+    """Shorter than one of `known`, and equal to its begin; and not itself one of them.
+
+    A file of stock can be the begin of the kept one: without the lines that only ours read, which stand at its end.
+    """
     left = present.rstrip(b"\0")
+    if left in known:
+        return False
     return not left.strip() or any(len(left) < len(each) and each.startswith(left) for each in known)

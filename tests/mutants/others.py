@@ -14,7 +14,7 @@ AUDIT: Final = "migrator/audit/"
 FAULTS: Final = (
     Fault(
         "migrator/fleet/repeatable.py",
-        "NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code})\n",
+        "NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code, TRANSFER_CUT.code})\n",
         "NO_ANSWER: Final = frozenset({ACT_TOO_SLOW.code})\n",
         "one lost connection leaves a broker down",
         ("tests/unit/state_machine/test_repeated_acts.py",),

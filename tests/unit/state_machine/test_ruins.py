@@ -40,6 +40,7 @@ def test_only_nothing_and_the_begin_of_a_known_file_are_ruins() -> None:
     assert all(is_ruin(MIGRATION[:cut], MIGRATION) for cut in range(len(MIGRATION)))
     assert is_ruin(MIGRATION[:50] + bytes(40), MIGRATION)
     assert not is_ruin(MIGRATION, MIGRATION)
+    assert not is_ruin(MIGRATION[:50], MIGRATION, MIGRATION[:50]), "a file of stock may be the begin of the kept one"
     assert not is_ruin(MIGRATION[:50] + b"x", MIGRATION)
 
 
