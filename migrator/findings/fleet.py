@@ -272,7 +272,8 @@ TRANSFER_CUT = Finding(
     code="Z2K-7044",
     says="{act} of node {node}: what arrived is not what was sent: {reason}.",
     means="The connection broke, or something changed the bytes on their way. They were not used.",
-    remedy="Look why the connection breaks, then repeat the step. The file on the host was not changed by this act.",
+    remedy="Look why the connection breaks. The act is repeated by itself for a while; after that, repeat the step. "
+    "The file on the host was not changed by this act.",
 )
 
 FILE_CONFLICT = Finding(
