@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from migrator.driver.checks.restarts import Applied, file_changes
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER, TRANSFER_NOT_PROVEN
+from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER, TRANSFER_NOT_PROVEN, WAIVER_ENDED
 from migrator.findings.preflight import APPLIED_UNKNOWN
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of, predecessor_path
@@ -178,6 +179,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
     found += [TRANSFER_NOT_PROVEN.found(**each) for each in files.unproven]
+    found += _ended(f"{snapshot.migration.name}.yaml", files)
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}
@@ -192,6 +194,14 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
             and not (waived & {each.node, None} and KAFKA_WITHOUT_ZOOKEEPER.code not in each.reason)
         ]
     return tuple(found)
+
+
+def _ended(name: str, files: FilesDocument) -> Iterator[Occurrence]:
+    for number, each in enumerate(files.waivers):
+        if each.end <= files.at:
+            node, end = "of the cluster" if each.node is None else each.node, datetime.fromtimestamp(each.end, UTC)
+            where = f"waivers[{number}]"
+            yield WAIVER_ENDED.found(file=name, where=where, what=each.what, node=node, end=end.isoformat())
 
 
 # --- what brokers run with --------------------------------------------------------------------------------
