@@ -26,6 +26,7 @@ from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FLAG, FileKind, render
+from migrator.fleet.repeatable import gave_no_answer
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.fleet.takeover_settings import forbidding_findings
 from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings
@@ -38,13 +39,16 @@ from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import (
     FILES,
+    Contradiction,
     FilesDocument,
     GuardRow,
+    NoAnswer,
     RestartFound,
     RestartsDocument,
     WaiverRow,
     document,
 )
+from state_machine.road.emergency.reconciled import contradiction_findings, contradiction_of
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.store import Snapshot
 
@@ -62,6 +66,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
+    no_answer, contradicting = list[NoAnswer](), list[Contradiction]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     not_kept = _not_kept(snapshot, fleet) if snapshot.phase in (*LED_BACK_FROM, Phase.ROLLING_BACK) else []
     guarded = snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
@@ -70,6 +75,8 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
             content = node.actuator.read(node.path)
         except FindingError as error:
             not_read.append(f"{node.name}: {node.path}: {error.occurrence.text}")
+            if gave_no_answer(error):
+                no_answer.append(NoAnswer(node.id, error.occurrence.text))
             continue
         if content is None:
             not_read.append(f"{node.name}: {node.path}: its actuator cannot read files")
@@ -88,6 +95,8 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
             drifted.append(f"{node.name}: {error.occurrence.text}")
             continue
         keys = written.values
+        against = contradiction_of(snapshot, node, keys)
+        contradicting += [] if against is None else [against]
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
@@ -113,6 +122,8 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
         not_kept=tuple(not_kept),
         forbidden=tuple(forbidden),
         unproven=tuple(each.as_json()["values"] for each in fleet.unproven),
+        no_answer=tuple(no_answer),
+        contradicting=tuple(contradicting),
     )
 
 
@@ -128,17 +139,15 @@ def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:
 
 
 def _not_kept(snapshot: Snapshot, fleet: Fleet) -> list[str]:
-    """Nodes that could not go back with the previous file."""
+    """Nodes whose previous file is lost. One that cannot be read is not known to be: before its stop it is read."""
     found = []
     for row in (*snapshot.nodes_of(Roll.KRAFT), *snapshot.nodes_of(Roll.STOCK)):
         node = fleet.node(row.role, row.node_id)
         step = row.failed_in if row.step == RollStep.FAILED else row.step
         if node is None or step not in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE):
             continue
-        kept = is_kept(node, row.rendered_from)
-        if kept is not True:
-            path = predecessor_path(node.path, row.rendered_from)
-            found.append(f"{node.name}: {path} {'cannot be read' if kept is None else 'is not the previous file'}")
+        if is_kept(node, row.rendered_from) is False:
+            found.append(f"{node.name}: {predecessor_path(node.path, row.rendered_from)} is not the previous file")
     return found
 
 
@@ -179,6 +188,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
     found += [TRANSFER_NOT_PROVEN.found(**each) for each in files.unproven]
+    found += contradiction_findings(files)
     found += _ended(f"{snapshot.migration.name}.yaml", files)
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
