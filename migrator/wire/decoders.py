@@ -96,10 +96,10 @@ class _DecoderWriter:
             self._source.line(f"{target} = {self._construction(part, values)}")
 
     def _is_wanted(self, path: str) -> bool:
-        """Whether this field, or one inside of it, is kept."""
+        """Whether this field is kept: it is asked for, or one inside of it, or the one that it is inside of."""
         if not self._wanted or not path.startswith(f"{self._handed_on}."):
             return True
-        return any(f"{each}.".startswith(f"{path}.") for each in self._wanted)
+        return any(f"{each}.".startswith(f"{path}.") or path.startswith(f"{each}.") for each in self._wanted)
 
     def _construction(self, part: type[Part], values: dict[str, str]) -> str:
         """The call that makes the part. By position, since that is fastest; absent fields at the end are left out."""
