@@ -124,7 +124,8 @@ def full_updates(image: Image, claim: Claim, brokers: Collection[int], listener:
     if not recipients:
         return []  # at a fail-over every broker waits for its own, and this is the loop
     topics = sorted(image.topics.values(), key=lambda topic: topic.name)
-    states = _Made(lambda topic: _metadata_topic(image, claim, topic, topic.partitions), topics)
+    unfenced = _unfenced(image)
+    states = _Made(lambda topic: _metadata_topic(unfenced, claim, topic, topic.partitions), topics)
     count = image.partition_count()
     complete = _Shared(_update_metadata(image, claim, states, UpdateKind.FULL))
     hosted = _encoded_by_host(topics, claim, frozenset(broker.id for broker in recipients))
@@ -186,7 +187,8 @@ def _deletion_orders(delta: Delta, claim: Claim, brokers: list[Broker], wanted: 
     gone.sort(key=lambda topic: topic.name)
     if not gone:
         return []
-    states = [_deleted_topic(delta.after, claim, topic) for topic in gone]
+    unfenced = _unfenced(delta.after)
+    states = [_deleted_topic(unfenced, claim, topic) for topic in gone]
     count = sum(len(topic.partitions) for topic in gone)
     forget = _Shared(_update_metadata(delta.after, claim, states, UpdateKind.INCREMENTAL))
     updates = [forget.update(broker, UpdateKind.INCREMENTAL, count) for broker in brokers]
@@ -213,7 +215,8 @@ def _change_updates(
     by_topic: dict[bytes, tuple[Topic, list[Partition]]] = {}
     for topic, partition in changes:
         by_topic.setdefault(topic.id, (topic, []))[1].append(partition)
-    states = [_metadata_topic(image, claim, topic, partitions) for topic, partitions in by_topic.values()]
+    unfenced = _unfenced(image)
+    states = [_metadata_topic(unfenced, claim, topic, partitions) for topic, partitions in by_topic.values()]
     update = _Shared(_update_metadata(image, claim, states, UpdateKind.INCREMENTAL))
     updates = [
         _leader_and_isr(image, claim, broker, hosted[broker.id], UpdateKind.INCREMENTAL, listener)
@@ -326,7 +329,7 @@ def _live_broker(broker: Broker) -> UpdateMetadataBroker:
 
 
 def _metadata_topic(
-    image: Image, claim: Claim, topic: Topic, partitions: Iterable[Partition]
+    unfenced: frozenset[int], claim: Claim, topic: Topic, partitions: Iterable[Partition]
 ) -> UpdateMetadataTopicState:
     return UpdateMetadataTopicState(
         topic_name=topic.name,
@@ -340,19 +343,24 @@ def _metadata_topic(
                 isr=partition.isr,
                 zk_version=partition.partition_epoch,
                 replicas=partition.replicas,
-                offline_replicas=_offline(image, partition),
+                offline_replicas=_offline(unfenced, partition),
             )
             for partition in partitions
         ),
     )
 
 
-def _offline(image: Image, partition: Partition) -> tuple[int, ...]:
-    brokers = image.brokers
-    return tuple(each for each in partition.replicas if each not in brokers or brokers[each].fenced)
+def _unfenced(image: Image) -> frozenset[int]:
+    return frozenset(number for number, broker in image.brokers.items() if not broker.fenced)
 
 
-def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTopicState:
+def _offline(unfenced: frozenset[int], partition: Partition) -> tuple[int, ...]:
+    if unfenced.issuperset(partition.replicas):
+        return ()
+    return tuple(each for each in partition.replicas if each not in unfenced)
+
+
+def _deleted_topic(unfenced: frozenset[int], claim: Claim, topic: Topic) -> UpdateMetadataTopicState:
     """Leader -2 makes a broker forget the partition, the zero id makes it forget the topic's id.
 
     offline_replicas means here what it means everywhere; stock names those that are online (K-19).
@@ -369,7 +377,7 @@ def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTo
                 isr=partition.isr,
                 zk_version=0,
                 replicas=partition.replicas,
-                offline_replicas=_offline(image, partition),
+                offline_replicas=_offline(unfenced, partition),
             )
             for partition in topic.partitions
         ),
