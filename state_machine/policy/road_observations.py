@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from migrator.findings.road import NODE_HOLDS_WAY_BACK
+from state_machine.policy.freshness import FLOOR_S
 
 
 class Roll(StrEnum):
@@ -89,7 +90,8 @@ class FilesObserved:
     """The last look at the files of all nodes. with_flag: controllers whose file has the migration flag.
 
     with_zookeeper: nodes, in words, whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
-    that the takeover gate would refuse, in words.
+    that the takeover gate would refuse, in words. age_s: of the oldest answer, which is that of `oldest`.
+    limit_s: age from which an answer counts no more.
     """
 
     age_s: float
@@ -99,6 +101,8 @@ class FilesObserved:
     without_flag: tuple[int, ...] = ()
     with_zookeeper: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    oldest: str = ""
+    limit_s: float = FLOOR_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +121,17 @@ class RestartsObserved:
     age_s: float
     problem: str = ""
     changes: tuple[RestartChange, ...] = ()
+    limit_s: float = FLOOR_S
 
 
 @dataclass(frozen=True, slots=True)
 class GuardObserved:
-    """state: proven, not proven, or not read; reason: in words."""
+    """state: proven, not proven, or not read; reason: in words. age_s: of the answer of its host."""
 
     node: int
     state: str
     reason: str
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

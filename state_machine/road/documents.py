@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from state_machine.policy.freshness import FLOOR_S
 from state_machine.road.canary_budget import CanaryFigures
 from state_machine.store import (
     CANARY,
@@ -91,6 +92,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     brokers join. guards, waivers: as the hosts and the inventory said at that time. not_kept: brokers
     whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. no_answer: nodes of which
     nothing is known, since their host gave no answer. contradicting: nodes that are not as the journal says.
+    read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
+    round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py).
     """
 
     at: float
@@ -110,6 +113,10 @@ class FilesDocument(msgspec.Struct, frozen=True):
     unproven: tuple[dict[str, Any], ...] = ()
     no_answer: tuple[NoAnswer, ...] = ()
     contradicting: tuple[Contradiction, ...] = ()
+    read_at: dict[str, float] = {}
+    unanswered: dict[str, float] = {}
+    round_s: float = 0.0
+    limit_s: float = FLOOR_S
 
 
 class RestartFound(msgspec.Struct, frozen=True):
@@ -120,11 +127,16 @@ class RestartFound(msgspec.Struct, frozen=True):
 
 
 class RestartsDocument(msgspec.Struct, frozen=True):
-    """What brokers' next restarts would change beside what is meant. problem: why nothing is known."""
+    """What brokers' next restarts would change beside what is meant. problem: why nothing is known.
+
+    oldest_at: wall time as of which every answer holds. limit_s: age from which it counts no more.
+    """
 
     at: float
     problem: str = ""
     found: tuple[RestartFound, ...] = ()
+    oldest_at: float | None = None
+    limit_s: float = FLOOR_S
 
 
 class SoakDocument(msgspec.Struct, frozen=True):

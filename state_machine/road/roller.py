@@ -12,7 +12,7 @@ import asyncio
 import posixpath
 import time
 from collections.abc import Callable, Collection, Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, NODE_NOT_AS_JO
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.asked_parser import KAFKA, kafka_says
+from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory
@@ -86,6 +87,7 @@ from state_machine.road.emergency.stops import (
     takes_nothing,
 )
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
+from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop
@@ -99,6 +101,11 @@ log = structlog.get_logger()
 LOOK_AT_NODE_EVERY_S: Final = 1.0
 LOCKED: Final = (NodeAct.PREPARE, NodeAct.STOP)
 """Acts that no service begins without the lock of the cluster."""
+LOOK_PATIENCE_S: Final = 0.5
+"""A round waits so long for the look at a host; after that it goes on, and the look with it."""
+LOOK_BESIDE_S: Final = 0.05
+LOOK_COUNTS_S: Final = 5.0
+"""What a look found long before the round that comes for it, as after a hanging observation, is looked at again."""
 LEAVE_S: Final = 60.0
 """A controller of ours that is asked to stop ends within seconds."""
 
@@ -111,6 +118,16 @@ class _Running:
     node: int
     act: NodeAct
     task: asyncio.Task[dict[str, Any]]
+    since: float
+
+
+@dataclass(slots=True)
+class _Look:
+    """A look at a node's host on its way. row: what the journal had of the node when it began."""
+
+    key: tuple[str, int]
+    row: tuple[str, str]
+    task: asyncio.Task[_Seen]
     since: float
 
 
@@ -130,6 +147,7 @@ class _Work:
 
     repeats: Repeats
     running: _Running | None = None
+    look: _Look | None = None
     seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
     replicas: ReplicasWatch | None = None
     unsent: UnsentRegistrations = field(default_factory=UnsentRegistrations)
@@ -150,7 +168,9 @@ class Roller:
         steady: Callable[[], float] = time.monotonic,
         locks: ClusterLocks | None = None,
         replicas: Callable[[Inventory], ReplicasSeen] = read_replicas,
+        hosts: HostThreads | None = None,
     ) -> None:
+        self._hosts = hosts or HostThreads()
         self._locks = locks
         self._replicas = replicas
         self._store = store
@@ -207,6 +227,8 @@ class Roller:
         work = self._work_of(snapshot)
         if work.running is not None:
             return await self._follow(snapshot, work, work.running)
+        if work.look is not None and work.look.key[0] != roll:
+            work.look = None
         now = self._clock()
         out = left_out(snapshot, now) if roll in journal.WAYS_BACK else {}
         if roll is Roll.ORIGINAL:
@@ -218,7 +240,10 @@ class Roller:
             if RollStep(row.step) in UNDER_WAY:
                 node = fleet.node(row.role, row.node_id)
                 assert node is not None, "nodes that are missing were refused"
-                seen[row.node_id] = await self._node_now(snapshot, evidence, roll, node, row, work)
+                looked = await self._node_now(snapshot, evidence, roll, node, row, work)
+                if looked is None:
+                    return WaitingReason(f"waiting: {self._looking(node, work)}")
+                seen[row.node_id] = looked
         turns = turns_of(snapshot, roll)
         entries = [journal.entry_of(row, now, turns.get(row.node_id, 0)) for row in rows.values()]
         ready = self._ready(evidence, roll, fleet, work, out)
@@ -319,9 +344,11 @@ class Roller:
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
-        coroutine = asyncio.to_thread(self._perform, snapshot, roll, fleet, node, row, act, self._image(snapshot))
+        given = (snapshot, roll, fleet, node, row, act, self._image(snapshot))
+        coroutine = self._hosts.away(snapshot.id, self._perform, *given)
         work.running = _Running(roll, node.id, act, asyncio.create_task(coroutine), self._steady())
         work.seen.pop((roll, node.id), None)
+        work.look = None
         return WaitingReason(f"waiting: {node.name}: {act} begins")
 
     async def _follow(self, snapshot: Snapshot, work: _Work, running: _Running) -> WaitingReason:
@@ -546,17 +573,20 @@ class Roller:
 
     async def _node_now(
         self, snapshot: Snapshot, evidence: Evidence, roll: Roll, node: FleetNode, row: RoadNode, work: _Work
-    ) -> NodeNow:
+    ) -> NodeNow | None:
+        """None: its host has not answered yet."""
         seen = work.seen.get((roll, node.id))
         if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
-            image = self._image(snapshot)
-            seen = await asyncio.to_thread(self._look_at_node, node, row, image)
-            answers = roll in (Roll.STOCK, Roll.OURS) and self._ours_runs(snapshot, node)
-            if roll is Roll.OURS and row.step == RollStep.STARTED and not journal.is_sent_back(row):
-                seen.process = controllers_back.process_of(snapshot, row, answers)
-            elif answers:
-                seen.process = ProcessState.RUNNING
-            work.seen[roll, node.id] = seen
+            # while one that was started becomes whole, the look before counts until the next one has its answer
+            stands = seen if row.step == RollStep.STARTED and seen is not None and self._is_young(seen) else None
+            patience_s = LOOK_PATIENCE_S if stands is None else LOOK_BESIDE_S
+            looked = await self._looked(snapshot, roll, node, row, work, patience_s)
+            if looked is not None:
+                self._with_ours(snapshot, roll, node, row, looked)
+                work.seen[roll, node.id] = looked
+            seen = looked or stands
+            if seen is None:
+                return None
         if roll is Roll.ORIGINAL:
             whole = self._original_whole(evidence, snapshot, node, seen, work)
             return NodeNow(
@@ -598,6 +628,41 @@ class Roller:
         out = left_out(snapshot, self._clock())
         return Verdict((*own, registered, *self._whole_by_brokers(fleet, work, out), *disks))
 
+    def _with_ours(self, snapshot: Snapshot, roll: Roll, node: FleetNode, row: RoadNode, seen: _Seen) -> None:
+        """A controller of ours has its process elsewhere than the host's supervisor says."""
+        answers = roll in (Roll.STOCK, Roll.OURS) and self._ours_runs(snapshot, node)
+        if roll is Roll.OURS and row.step == RollStep.STARTED and not journal.is_sent_back(row):
+            seen.process = controllers_back.process_of(snapshot, row, answers)
+        elif answers:
+            seen.process = ProcessState.RUNNING
+
+    async def _looked(
+        self, snapshot: Snapshot, roll: Roll, node: FleetNode, row: RoadNode, work: _Work, patience_s: float
+    ) -> _Seen | None:
+        """A look that began with this row. One that hangs holds no round: it goes on, and None is the answer."""
+        key, now = (str(roll), node.id), (row.step, row.checksum)
+        look = work.look
+        if look is None or look.key != key or (look.task.done() and not self._counts(look, now)):
+            coroutine = self._hosts.away(snapshot.id, self._look_at_node, node, row, self._image(snapshot))
+            work.look = look = _Look(key, now, asyncio.create_task(coroutine), self._steady())
+        await asyncio.wait({look.task}, timeout=patience_s)
+        if not look.task.done() or look.row != now:
+            return None
+        work.look = None
+        return look.task.result()
+
+    def _counts(self, look: _Look, row: tuple[str, str]) -> bool:
+        """Of one that is over: the node is where it was, and that is not long ago."""
+        failed = look.task.exception() is not None
+        return look.row == row and (failed or self._is_young(look.task.result()))
+
+    def _is_young(self, seen: _Seen) -> bool:
+        return self._steady() - seen.at < LOOK_COUNTS_S
+
+    def _looking(self, node: FleetNode, work: _Work) -> str:
+        seconds = 0.0 if work.look is None else self._steady() - work.look.since
+        return f"{node.name}: its host is looked at ({seconds:.0f} s)"
+
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
         try:
@@ -605,12 +670,15 @@ class Roller:
         except FindingError as error:
             log.warning("roll.status_not_read", node=node.id, reason=str(error))
             process = ProcessState.NOT_READ
+        looks_at_disks = node.role == BROKERS and row.step == RollStep.STARTED and row.roll != Roll.JOIN
+        directories = node.node.log_dirs if looks_at_disks else ()
+        node = replace(node, actuator=read_ahead(node.actuator, [node.path, *directories]))
         try:
             content = node.actuator.read(node.path)
         except FindingError:
             content = None
         seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
-        if node.role == BROKERS and row.step == RollStep.STARTED and row.roll != Roll.JOIN:
+        if looks_at_disks:
             disks = look_at_disks(node, image, with_ids=False)
             codes = () if disks.trouble is None else (disks.trouble.code,)
             said = disks.said if disks.trouble is None else disks.trouble.text

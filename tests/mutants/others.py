@@ -231,9 +231,30 @@ FAULTS: Final = (
     ),
     Fault(
         PHASES + "policy/road_conditions.py",
-        "    if seen is None or seen.problem or seen.age_s >= RESTARTS_FRESH_S:",
-        "    if seen is None or seen.age_s >= RESTARTS_FRESH_S:",
+        "    if seen is None or seen.problem or seen.age_s >= seen.limit_s:",
+        "    if seen is None or seen.age_s >= seen.limit_s:",
         "brokers are restarted though nobody knows what else the restart would change",
         ("tests/unit/state_machine/test_road_gates.py",),
+    ),
+    Fault(
+        PHASES + "road/hosts/calls.py",
+        "                if self._busy[call.host] < self._per_host:",
+        "                if self._busy[call.host] < self._at_once:",
+        "one host that hangs takes the threads of all others",
+        ("tests/unit/state_machine/test_host_calls.py",),
+    ),
+    Fault(
+        PHASES + "road/hosts/node_readings.py",
+        "        if last is None or last.rows != rows:",
+        "        if last is None:",
+        "what a hanging host said before its node was restarted opens a gate",
+        ("tests/unit/state_machine/test_host_calls.py",),
+    ),
+    Fault(
+        PHASES + "road/roller.py",
+        "        if not look.task.done() or look.row != now:",
+        "        if not look.task.done():",
+        "a look at a node from before a person's decision leads the next act on it",
+        ("tests/unit/state_machine/test_hanging_hosts.py",),
     ),
 )

@@ -27,8 +27,10 @@ WATCHED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS)
 """Phases in which a broker may be one that nothing was done with yet."""
 
 
-def contradiction_of(snapshot: Snapshot, node: FleetNode, keys: Mapping[str, str]) -> Contradiction | None:
-    """Of a broker that the roll into KRaft mode has not touched. Blocks on its host where the cluster misses it."""
+def contradiction_of(
+    snapshot: Snapshot, node: FleetNode, keys: Mapping[str, str], *, stopped: bool
+) -> Contradiction | None:
+    """Of a broker that the roll into KRaft mode has not touched."""
     if node.role != BROKERS or snapshot.phase not in WATCHED:
         return None
     rows = [row for row in snapshot.road if (row.role, row.node_id) == (node.role, node.id)]
@@ -38,7 +40,6 @@ def contradiction_of(snapshot: Snapshot, node: FleetNode, keys: Mapping[str, str
     if step not in (*UNTOUCHED, "nothing"):
         return None
     found = [f"its file {node.path} is one of KRaft mode"] if KRAFT_KEY in keys else []
-    stopped = _is_missed(snapshot, node.id) and _is_stopped(node)
     found += ["its process is stopped"] if stopped else []
     return Contradiction(node.id, node.role, step, " and ".join(found), stopped) if found else None
 
@@ -79,6 +80,11 @@ def stopped_by_us(snapshot: Snapshot, half_way: Iterable[int], now: float) -> tu
     return tuple(found)
 
 
+def is_missed(snapshot: Snapshot, node: FleetNode) -> bool:
+    """A broker, in phases in which it may be one that nothing was done with."""
+    return node.role == BROKERS and snapshot.phase in WATCHED and _is_missed(snapshot, node.id)
+
+
 def _is_missed(snapshot: Snapshot, broker: int) -> bool:
     """By the log; while it is not observed, by ZooKeeper."""
     look = snapshot.observation
@@ -90,8 +96,8 @@ def _is_missed(snapshot: Snapshot, broker: int) -> bool:
     return broker not in look.zookeeper.brokers
 
 
-def _is_stopped(node: FleetNode) -> bool:
-    """A host that gives no answer says nothing."""
+def is_stopped(node: FleetNode) -> bool:
+    """Blocks on its host. One that gives no answer says nothing."""
     try:
         return node.actuator.status().state is ProcessState.STOPPED
     except FindingError:
