@@ -279,7 +279,7 @@ def broker_line(broker: dict[str, Any]) -> str:
 
 def _is_shown(edge: dict[str, Any]) -> bool:
     """Steps that the cluster made by itself are no choice of the reader; the page leaves them out as well."""
-    return edge["trigger"] not in ("adopted", "found rolled back")
+    return edge["trigger"] not in ("adopted", "found rolled back", "stock in place")
 
 
 def gate_lines(edge: dict[str, Any]) -> list[str]:
@@ -377,6 +377,8 @@ def back_lines(back: dict[str, Any] | None) -> list[str]:
     gap = back.get("epoch_gap")
     if gap is not None:
         said += f"; epoch gap {gap}" + (": the rollback repairs it" if gap else "")
+    said += f"; go last, since nothing is known of them: {', '.join(back['unknown'])}" if back.get("unknown") else ""
+    said += f"; left out by name: {', '.join(back['left_out'])}" if back.get("left_out") else ""
     return [f"rollback  {may}; {said}"]
 
 

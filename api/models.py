@@ -435,6 +435,10 @@ class WayBackView(BaseModel):
         description="how far the KRaft epoch is ahead of /controller_epoch at most, which the rollback repairs; none "
         "while our controllers lead, or it is not known",
     )
+    unknown: list[str] = Field(
+        default_factory=list, description="nodes of which nothing is known now: they go last (Z2K-4237)"
+    )
+    left_out: list[str] = Field(default_factory=list, description="nodes that are left out by name (Z2K-4238)")
 
 
 class RoadView(BaseModel):

@@ -80,6 +80,7 @@ SERVICE_SIGNALS: Final = (
     Trigger.FOUND_ROLLED_BACK,
     Trigger.ADOPTED,
     Trigger.CONTROLLERS_REPLACED,
+    Trigger.STOCK_IN_PLACE,
     Trigger.FINALIZED,
 )
 WITHOUT_CONTROLLERS: Final = (
@@ -467,6 +468,8 @@ def way_back_view(phase: Phase, back: WayBack | None, observed: Evidence) -> Way
         seconds=None if back.total_s is None else round(back.total_s, 1),
         at_least_s=None if back.least_s is None else round(back.least_s, 1),
         epoch_gap=back.epoch_gap,
+        unknown=list(back.unknown),
+        left_out=list(back.left_out),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -83,6 +83,7 @@ CANARY: Final = "canary"
 LEVELS: Final = "levels"
 ZOOKEEPER_END: Final = "zookeeper end"
 ZNODES: Final = "znodes"
+LEFT_OUT: Final = "left out"
 """Kinds of documents about a migration, one row each."""
 ON_THE_ROAD: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 """Phases in which nodes may be operated."""
@@ -108,7 +109,9 @@ _LAST_OBSERVATION_AND_CHECK: Final = select(ObservationRow).where(
 )
 _OTHER_DOCUMENTS: Final = select(ObservationRow).where(
     ObservationRow.migration_id == _MIGRATION,
-    ObservationRow.kind.in_((PLAN, SOAK, FILES, RESTARTS, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES)),
+    ObservationRow.kind.in_(
+        (PLAN, SOAK, FILES, RESTARTS, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES, LEFT_OUT)
+    ),
 )
 _CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == _MIGRATION)
 _PENDING_OPERATIONS: Final = (
@@ -508,10 +511,11 @@ class Store:
             if verdict is not None:
                 operation.verdict = verdict.as_json()
 
-    def pause(self, operation: Operation, *, at: float, said: str = "") -> None:
+    def pause(self, operation: Operation, *, at: float, said: str = "", stopped: Iterable[int] = ()) -> None:
         """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay.
 
-        said: what became of a takeover that was under way.
+        said: what became of a takeover that was under way. stopped: brokers of the roll into KRaft mode that are down,
+        which the journal does not know (Z2K-4239); RESUME goes on with their stop.
         """
         with self.writing() as session:
             row = find_migration(session, operation.migration_id)
@@ -524,6 +528,9 @@ class Store:
                 for node in session.scalars(select(ObservedNode).where(ObservedNode.migration_id == row.id)):
                     node.quick_ends = 0
                 _try_failed_again(session, row.id, at)
+                for each in (session.get(RoadNode, (row.id, Roll.KRAFT, node_id)) for node_id in stopped):
+                    if each is not None and each.step == RollStep.PREPARED:
+                        each.step, each.began_at, each.changed_at = RollStep.STOPPING, at, at
             written = session.get_one(Operation, operation.id)
             answer = "; ".join(filter(None, (row.paused or "steps forward may begin", said)))
             written.state, written.answer, written.ended_at = "succeeded", answer, at

@@ -9,6 +9,7 @@ step is written down already). After any of them nothing was written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -64,12 +65,21 @@ class PhaseStep:
 
 
 def take(
-    store: Store, migration_id: int, step: PhaseStep, *, expected_version: int, evidence: Evidence, now: float
+    store: Store,
+    migration_id: int,
+    step: PhaseStep,
+    *,
+    expected_version: int,
+    evidence: Evidence,
+    now: float,
+    also: Callable[[Session, int, float], None] | None = None,
 ) -> PhaseEvent:
-    """Take one step; see the head of this module."""
+    """Take one step; see the head of this module. also: what changes with it, in the same transaction."""
     try:
         with store.writing() as session:
             event = _take(session, migration_id, step, expected_version, evidence, now)
+            if also is not None:
+                also(session, migration_id, now)
     except (StaleDataError, IntegrityError) as error:
         raise VERSION_MOVED.error(found="another one", expected=expected_version) from error
     log.info("migration.phase", **{"from": event.from_phase, "to": event.to_phase, "actor": event.who})

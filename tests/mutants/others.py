@@ -13,6 +13,27 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "state_machine/road/emergency/stops.py",
+        "    holds = known and (every or left >= needed or node not in following)\n",
+        "    holds = known and (every or left >= 1 or node not in following)\n",
+        "on the way back a controller is stopped without a majority that follows",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
+        "migrator/model/partition_figures.py",
+        "        if partition.leader >= 0 and len(isr) in (1, min(minimum, len(replicas))):\n",
+        "        if partition.leader >= 0 and len(isr) == 1:\n",
+        "on the way back a stop takes partitions below their minimum ISR",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
+        "state_machine/road/emergency/left_out.py",
+        "    return [row for row in found if row is latest or RollStep(row.step) not in away]\n",
+        "    return found\n",
+        "a node that is wanted again is operated beside the one that is under way",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
         "migrator/fleet/inventory.py",
         "        if each.code != WAIVER_ENDED.code:\n",
         "        if each.code:\n",
