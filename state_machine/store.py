@@ -22,7 +22,7 @@ import msgspec
 from sqlalchemy import Engine, Integer, String, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session, defer, sessionmaker
 
-from migrator.findings.road import NODE_ENDED
+from migrator.findings.road import NODE_ENDED, NODE_STARTED_BY_OTHERS
 from migrator.findings.service import (
     KEY_USED_AGAIN,
     MIGRATION_UNREADABLE,
@@ -621,7 +621,8 @@ def understood(migration_id: int) -> Iterator[None]:
 
 def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
     """A failed node of a rolling restart goes on from the step in which it failed, with its whole time again. One that
-    ended after its start is started again, and one that was sent back begins anew.
+    ended after its start is started again, one that something else started is stopped again, and one that was sent back
+    begins anew.
     """
     failed = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.FAILED)
     sent_back = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.BACK)
@@ -629,9 +630,10 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
         node.step, node.kind, node.began_at, node.changed_at = RollStep.PENDING, "", None, at
     for node in session.scalars(select(RoadNode).where(*failed)):
         ended = node.failed_in == RollStep.STARTED and node.code == NODE_ENDED.code
-        node.step = RollStep.WRITTEN if ended else node.failed_in
+        started = node.failed_in == RollStep.STOPPED and node.code == NODE_STARTED_BY_OTHERS.code
+        node.step = RollStep.WRITTEN if ended else RollStep.STOPPING if started else node.failed_in
         node.failed_in, node.cause, node.code, node.changed_at = "", "", "", at
-        node.began_at = at if node.began_at is not None else None
+        node.began_at = at if node.began_at is not None and not started else None
 
 
 def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:

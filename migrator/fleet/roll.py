@@ -76,7 +76,7 @@ REACHED_BY: Final[Mapping[NodeAct, RollStep]] = {
 class RollEntry:
     """One node of a roll, as the journal has it.
 
-    began_s:     seconds since its stop was ordered; 0 before.
+    began_s:     seconds since its stop was ordered; 0 before, and when it has to be stopped once more.
     instruction: what a person was told to do for the present step; empty when nobody has to do anything.
     cause:       why it failed.
     back:        it is on its way back to a previous file.
@@ -230,7 +230,7 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         return Fail(entry.id, cause)
     match entry.step:
         case RollStep.STOPPING:
-            return _stopping(entry, seen)
+            return _stopping(entry, seen, now.cluster)
         case RollStep.STOPPED:
             return _stopped(entry, seen)
         case RollStep.WRITTEN:
@@ -249,8 +249,12 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
             assert_never(entry.step)
 
 
-def _stopping(entry: RollEntry, seen: NodeNow) -> Decision:
-    """One on its way back may have ended by itself: only the act of stopping keeps its supervisor from starting it."""
+def _stopping(entry: RollEntry, seen: NodeNow, cluster: Verdict) -> Decision:
+    """One on its way back may have ended by itself: only the act of stopping keeps its supervisor from starting it. One
+    that something else started serves again: it is stopped as every other one, when nothing else is away.
+    """
+    if entry.began_s == 0.0 and seen.process is ProcessState.RUNNING and not seen.gone and not cluster.holds:
+        return Wait(f"before {entry.name} is stopped again: {cluster.reason()}")
     if entry.back and not entry.instruction:
         return Perform(entry.id, NodeAct.STOP)
     if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):

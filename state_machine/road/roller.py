@@ -332,7 +332,7 @@ class Roller:
                     f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,)
                 )
         before = RECORDED_BEFORE[act]
-        if before is not None and row.step != before:
+        if before is not None and (row.step != before or row.began_at is None):
             at = self._clock()
             columns = {"step": before, "instruction": "", **_registered_now(snapshot, row)}
             if row.step == RollStep.STARTED:
