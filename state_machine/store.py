@@ -32,7 +32,7 @@ from migrator.findings.service import (
     VERSION_MOVED,
 )
 from migrator.fleet.render import FileKind
-from migrator.fleet.roll import UNTOUCHED, RollStep
+from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.clusters.inventory import ClusterInventory
@@ -197,6 +197,16 @@ def reached(row: RoadNode) -> RollStep:
     return RollStep(row.failed_in or row.step if row.step == RollStep.FAILED else row.step)
 
 
+def has_failed(row: RoadNode) -> bool:
+    """The rolling restart stands at it until a person decides."""
+    return row.step == RollStep.FAILED
+
+
+def is_under_way(row: RoadNode) -> bool:
+    """The service restarts it just now."""
+    return RollStep(row.step) in UNDER_WAY
+
+
 def is_put_back(row: RoadNode) -> bool:
     """Of the roll OURS: the service may start our controller there, unless it was sent back to stock alone."""
     return reached(row) in (RollStep.STARTED, RollStep.WHOLE) and row.kind != FileKind.STOCK
@@ -347,17 +357,30 @@ class Store:
             return _phase(session, migration_id)
 
     def change_inventory(
-        self, migration_id: int, inventory: ClusterInventory, *, who: str, reason: str, at: float
+        self,
+        migration_id: int,
+        inventory: ClusterInventory,
+        *,
+        who: str,
+        reason: str,
+        at: float,
+        expected_version: int | None = None,
     ) -> None:
-        """Another inventory; what was seen with the old one is forgotten. Raises Z2K-4004, Z2K-4015."""
+        """Another inventory, and the next version; what was seen with the old one is forgotten.
+
+        Raises Z2K-4004, Z2K-4015, and Z2K-4006 when the migration has another version.
+        """
         with self.writing() as session:
             row = find_migration(session, migration_id)
+            if expected_version not in (None, row.version):
+                raise VERSION_MOVED.error(found=row.version, expected=expected_version)
             taken = session.scalar(select(Migration).where(Migration.name == inventory.name, Migration.id != row.id))
             if taken is not None:
                 raise NAME_TAKEN.error(name=inventory.name, number=taken.id, phase=taken.phase)
             answer = _changes(msgspec.convert(row.inventory, ClusterInventory), inventory)
             session.add(_done_operation(row, CHANGE, who, reason, answer, at))
             row.name, row.inventory, row.cluster_id = inventory.name, msgspec.to_builtins(inventory), None
+            row.version += 1
             session.execute(delete(ObservationRow).where(ObservationRow.migration_id == migration_id))
 
     def snapshot(self, migration_id: int) -> Snapshot:

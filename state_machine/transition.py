@@ -1,7 +1,7 @@
 """The one function that changes the phase of a migration.
 
 In:   a signal, the evidence of this moment, the version that the asker saw, and where the step comes from.
-Out:  the history row. It and the new phase are written in one transaction, or neither is.
+Out:  the history row. It, the new phase and why it is there are written in one transaction, or none of them is.
 Elsewhere: the table (phases.py), the gates (gates.py), who sends signals (driver_history.py, operations.py, acts.py).
 Errors: Z2K-4003 (no such step), `GateClosed` (Z2K-4005 with the verdict), Z2K-4006 (the version moved, or this very
 step is written down already). After any of them nothing was written.
@@ -124,6 +124,7 @@ def _take(
     )
     session.add(event)
     row.phase, row.since, row.version = edge.to, step.at, row.version + 1
+    row.waiting = f"{edge.to}: {step.reason}"  # the reason of the phase before says nothing of this one
     if step.source.ends_entry:
         move_cursor(session, migration_id, step.source.run, step.source.number)
     return event

@@ -145,9 +145,14 @@ def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response
     """
     operation = order(BACK, body, key)
     if parts.store.known_operation(number, operation) is None:
-        snapshot = parts.store.snapshot(number)
-        may_send_back(snapshot, evidence(snapshot, parts.clock()))
+        require_way_back(parts, number)
     return _accepted(parts, response, record(parts, number, operation))
+
+
+def require_way_back(parts: Parts, number: int) -> None:
+    """Of the failed node. Raises Z2K-4216."""
+    snapshot = parts.store.snapshot(number)
+    may_send_back(snapshot, evidence(snapshot, parts.clock()))
 
 
 def order(name: str, body: ActionIn, key: str | None) -> NewOperation:

@@ -70,13 +70,17 @@ class BrokerObservation:
     @property
     def why_unfit(self) -> str:
         """Empty when it is ready for a takeover."""
+        return self.why_not_ready(frozenset({"ZooKeeper"}))
+
+    def why_not_ready(self, modes: frozenset[str]) -> str:
+        """Empty when it is ready, in one of these modes."""
         if self.registered is None:
             return "unknown: no controller answers"
         if not self.registered:
             return "not registered"
         if self.fenced:
             return "fenced"
-        if self.mode != "ZooKeeper":
+        if self.mode not in modes:
             return f"in {self.mode} mode"
         if self.heartbeat_age_ms is None or self.heartbeat_age_ms >= HEARTBEAT_FRESH_MS:
             return f"last heartbeat {self.heartbeat_age_ms} ms ago"
