@@ -33,6 +33,7 @@ from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.fleet import Fleets
+from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
@@ -61,6 +62,7 @@ class Service:
     _remote: RemotePorts | None
     _held: ExitStack
     _locks: ClusterLocks
+    _hosts: HostThreads
 
     async def warm_up(self) -> None:
         """For a service that stays: the first audit does not wait for Spark."""
@@ -72,6 +74,7 @@ class Service:
         await self._inspections.stop()
         await self._audits.close()
         await self._observer.close()
+        self._hosts.close()
         await asyncio.to_thread(self._locks.close)
         await self._http.aclose()
         if self._remote is not None:
@@ -103,14 +106,16 @@ def open_service(settings: ServiceSettings) -> Service:
     supervisor = Supervisor(store, processes, settings.bounds, starts=settings.start_controllers)
     fleets = Fleets(settings.fleets)
     locks = ClusterLocks(str(directory))
-    roller = Roller(store, fleets, observer, processes, settings, locks=locks)
+    hosts = HostThreads(settings.hosts_at_once, settings.calls_per_host)
+    roller = Roller(store, fleets, observer, processes, settings, locks=locks, hosts=hosts)
     raises = VersionRaise(store, observer)
-    road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer), settings, raises=raises)
+    soak = SoakActs(store, fleets, observer, hosts=hosts)
+    road = RoadActs(store, fleets, roller, soak, settings, raises=raises, hosts=hosts)
     acts = Acts(store, control, supervisor, inspections, settings, road, znodes=OwnZnodes(store))
     operations = Operations(store, control, inspections, raises)
     pause_s, operates = settings.observe_every_s, settings.fleets is not None
     reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=pause_s, operates=operates)
-    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, held, locks)
+    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, held, locks, hosts)
 
 
 def _lock(path: Path, what: Path) -> IO[str]:

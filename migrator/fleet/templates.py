@@ -26,7 +26,7 @@ from migrator.findings.fleet import TEMPLATE_REFUSED
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
 
 TEMPLATE_BYTES_MAX: Final = 65_536
-ACTS: Final = ("read", "list", "write", "stop", "start", "restart", "status", "command", "launch")
+ACTS: Final = ("read", "list", "read_many", "write", "stop", "start", "restart", "status", "command", "launch")
 NEEDED: Final = ("read", "list", "write", "stop", "start", "status")
 FIELD: Final = re.compile(r"\{([a-z_]+)(:q)?\}")
 LIMITS_S: Final[Mapping[str, float]] = {"stop": 900.0, "start": 300.0, "restart": 1_200.0}
@@ -84,6 +84,11 @@ def words_of_act(act: TemplateAct, values: Mapping[str, str]) -> list[str]:
     return [FIELD.sub(lambda match: _filled(match, values), word) for word in act.argv]
 
 
+def uses(act: TemplateAct, value: str) -> bool:
+    """Whether its words name this value."""
+    return any(match[1] == value for word in act.argv for match in FIELD.finditer(word))
+
+
 def _filled(match: re.Match[str], values: Mapping[str, str]) -> str:
     value = values[match[1]]
     return shlex.quote(value) if match[2] else value
@@ -121,6 +126,8 @@ def _check(template: Template) -> None:
     for name, act in template.acts.items():
         if FIELD.search(act.argv[0]):
             raise ValueError(f"acts.{name}: the command itself may not be filled in")
+    if "read_many" in template.acts and not uses(template.acts["read_many"], "trailer"):
+        raise ValueError("acts.read_many does not print {trailer}, so its answer proves nothing")
     words = template.status_words
     for pattern in (words.running, words.stopped, words.pid):
         try:

@@ -22,6 +22,7 @@ from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
 from state_machine.policy.road_observations import (
+    CONTROLLERS,
     ApprovalObserved,
     CanaryObserved,
     FilesObserved,
@@ -56,7 +57,7 @@ from state_machine.road.documents import (
 )
 from state_machine.road.file_watch import restart_occurrences
 from state_machine.road.way_back import way_back
-from state_machine.store import ON_THE_ROAD, Snapshot
+from state_machine.store import ON_THE_ROAD, Snapshot, reached
 
 LOG_FRESH_S: Final = 10.0
 
@@ -114,9 +115,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         features=log.features,
         canary=_canary(snapshot, now),
         back=way_back(snapshot, now),
-        guards=()
-        if files is None
-        else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),
+        guards=() if files is None else _guards(files, now),
         levels=_levels(snapshot, log, now),
         restarts=_restarts(snapshot, now),
         waivers=()
@@ -140,6 +139,7 @@ def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
         whole=tuple(each.node_id for each in rows if each.step == RollStep.WHOLE),
         failed=tuple(each.node_id for each in rows if each.step == RollStep.FAILED),
         under_way=tuple(each.node_id for each in rows if RollStep(each.step) in UNDER_WAY),
+        away=tuple(each.node_id for each in rows if reached(each) in UNDER_WAY),
     )
 
 
@@ -189,20 +189,35 @@ def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...
     return tuple(found)
 
 
+def _age(at: float, now: float) -> float:
+    return now - at if now >= at else math.inf
+
+
 def _files(files: FilesDocument, now: float) -> FilesObserved:
-    age = now - files.at if now >= files.at else math.inf
+    oldest = min(files.read_at, key=files.read_at.__getitem__, default="")
+    age = _age(files.read_at.get(oldest, files.at), now)
     seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
-    return FilesObserved(age, *seen)
+    return FilesObserved(age, *seen, oldest, files.limit_s)
+
+
+def _guards(files: FilesDocument, now: float) -> tuple[GuardObserved, ...]:
+    return tuple(
+        GuardObserved(
+            each.node, each.state, each.reason, _age(files.read_at.get(f"{CONTROLLERS} {each.node}", files.at), now)
+        )
+        for each in files.guards
+    )
 
 
 def _restarts(snapshot: Snapshot, now: float) -> RestartsObserved | None:
     found = document(snapshot, RESTARTS, RestartsDocument)
     if found is None:
         return None
-    age = now - found.at if now >= found.at else math.inf
+    age = _age(found.at if found.oldest_at is None else found.oldest_at, now)
     later = [row.node_id for row in snapshot.road if row.step == RollStep.WHOLE and row.changed_at >= found.at]
     anew = f"brokers are compared anew, since node {later[-1]} was restarted" if later else ""
-    return RestartsObserved(age, found.problem or anew, tuple(map(_change, restart_occurrences(found))))
+    changes = tuple(map(_change, restart_occurrences(found)))
+    return RestartsObserved(age, found.problem or anew, changes, found.limit_s)
 
 
 def _change(found: Occurrence) -> RestartChange:

@@ -13,6 +13,34 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "state_machine/road/emergency/stops.py",
+        "    holds = known and (every or left >= needed or node not in following)\n",
+        "    holds = known and (every or left >= 1 or node not in following)\n",
+        "on the way back a controller is stopped without a majority that follows",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
+        "migrator/model/partition_figures.py",
+        "        if partition.leader >= 0 and len(isr) in (1, min(minimum, len(replicas))):\n",
+        "        if partition.leader >= 0 and len(isr) == 1:\n",
+        "on the way back a stop takes partitions below their minimum ISR",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
+        "state_machine/road/emergency/left_out.py",
+        "    return [row for row in found if row is latest or RollStep(row.step) not in away]\n",
+        "    return found\n",
+        "a node that is wanted again is operated beside the one that is under way",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
+        "migrator/fleet/inventory.py",
+        "        if each.code != WAIVER_ENDED.code:\n",
+        "        if each.code:\n",
+        "a waiver that ended makes every node inoperable",
+        ("tests/unit/state_machine/test_fleet_files.py",),
+    ),
+    Fault(
         "migrator/fleet/repeatable.py",
         "NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code, TRANSFER_CUT.code})\n",
         "NO_ANSWER: Final = frozenset({ACT_TOO_SLOW.code})\n",
@@ -203,8 +231,8 @@ FAULTS: Final = (
     ),
     Fault(
         PHASES + "policy/road_conditions.py",
-        "    if seen is None or seen.problem or seen.age_s >= RESTARTS_FRESH_S:",
-        "    if seen is None or seen.age_s >= RESTARTS_FRESH_S:",
+        "    if seen is None or seen.problem or seen.age_s >= seen.limit_s:",
+        "    if seen is None or seen.age_s >= seen.limit_s:",
         "brokers are restarted though nobody knows what else the restart would change",
         ("tests/unit/state_machine/test_road_gates.py",),
     ),
@@ -221,5 +249,33 @@ FAULTS: Final = (
         "node.failed_in",
         "a broker that its host started between stop and write is rolled by nobody any more (Z2K-4202)",
         ("tests/unit/state_machine/test_rolling.py",),
+    ),
+    Fault(
+        PHASES + "road/hosts/calls.py",
+        "                if self._busy[call.host] < self._per_host:",
+        "                if self._busy[call.host] < self._at_once:",
+        "one host that hangs takes the threads of all others",
+        ("tests/unit/state_machine/test_host_calls.py",),
+    ),
+    Fault(
+        PHASES + "road/hosts/node_readings.py",
+        "        if last is None or last.rows != rows:",
+        "        if last is None:",
+        "what a hanging host said before its node was restarted opens a gate",
+        ("tests/unit/state_machine/test_host_calls.py",),
+    ),
+    Fault(
+        PHASES + "road/roller.py",
+        "        if not look.task.done() or look.row != now:",
+        "        if not look.task.done():",
+        "a look at a node from before a person's decision leads the next act on it",
+        ("tests/unit/state_machine/test_hanging_hosts.py",),
+    ),
+    Fault(
+        "migrator/http/bounded_port.py",
+        "        if answered or self.conn.their_state is h11.SEND_BODY or self._write_clock is not None:\n",
+        "        if answered or self._write_clock is not None:\n",
+        "half-sent bodies of strangers keep everybody else out",
+        ("tests/unit/api/test_limits.py",),
     ),
 )

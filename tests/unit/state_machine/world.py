@@ -169,7 +169,7 @@ class World:
             operates=self.settings.fleets is not None,
         )
 
-    def restarts(self, snapshot: Snapshot, fleet: Fleet, now: float) -> RestartsDocument:
+    def restarts(self, snapshot: Snapshot, fleet: Fleet, now: float, *_: Any) -> RestartsDocument:
         """What brokers' next restarts would change: `self.waits_for_restart`."""
         return RestartsDocument(now, found=self.waits_for_restart)
 
@@ -195,6 +195,7 @@ class World:
         roller, road, soak, raises = self._beside
         begun: list[asyncio.Task[Any] | None] = [*raises._asking.values()]
         begun += [None if work.running is None else work.running.task for work in roller._work.values()]
+        begun += [None if work.look is None else work.look.task for work in roller._work.values()]
         begun += [None if work.replicas is None else work.replicas._task for work in roller._work.values()]
         begun += [task for work in road._work.values() for task in (work.files, work.restarts, work.backup)]
         begun += [work.snapshots for work in soak._work.values()]
