@@ -8,7 +8,6 @@ the call that it is for. A life of the service that was killed does nothing any 
 
 from __future__ import annotations
 
-import contextvars
 import hashlib
 import threading
 from collections import Counter
@@ -16,20 +15,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from migrator.commands.bounded import Output
-from migrator.fleet import exec_actuator
 from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.files import KEPT
 from tests.estate.faults import LASTING, Effect, Fault, Plan
 from tests.estate.hosts import Host
 from tests.estate.links import Cut, Links
 
-LIFE: Final = contextvars.ContextVar("life", default=0)
-"""Which life of the service calls; threads of an act have that of the round that began it."""
+LIFE: Final = "life"
+"""Among the settings of an inventory: the life of the service whose actuators it makes."""
 REAL_RUN: Final = CommandActuator._run
-REAL_COMMAND: Final = exec_actuator.run_command
 
 
 class LifeEnded(BaseException):
@@ -74,7 +71,7 @@ class Calls:
         """In place of `CommandActuator._run`, which it calls."""
         host = self.hosts[actuator.node]
         with self._locks[host.name]:
-            self._alive()
+            self._alive(actuator)
             self.counted[actuator.node, name] += 1
             fault = self._fault_of(actuator.node, name)
             cut = self._begin(host, fault)
@@ -97,16 +94,11 @@ class Calls:
                 if running and not host.runs() and objection:
                     self.violations.append(f"node {actuator.node} was stopped by us while {objection}")
                 self._compare(host, more.get("path", "") if name == "write" else "", stdin)
-            self._alive()
+            self._alive(actuator)
             return answer
 
-    def command(self, words: Any, **more: Any) -> Output:
-        """In place of `run_command` below the actuator."""
-        self._alive()
-        return REAL_COMMAND(words, **more)
-
-    def _alive(self) -> None:
-        if LIFE.get() != self.life:
+    def _alive(self, actuator: CommandActuator) -> None:
+        if actuator.values.get(LIFE) != str(self.life):
             raise LifeEnded
 
     def _fault_of(self, node: int, act: str) -> Fault | None:
@@ -258,9 +250,7 @@ def in_place(calls: Calls) -> Iterator[None]:
         return calls.perform(actuator, name, stdin=stdin, **more)
 
     CommandActuator._run = perform  # type: ignore[method-assign]
-    exec_actuator.run_command = calls.command  # type: ignore[assignment]
     try:
         yield
     finally:
         CommandActuator._run = REAL_RUN  # type: ignore[method-assign]
-        exec_actuator.run_command = REAL_COMMAND

@@ -57,8 +57,8 @@ WEIGHTS: Final = {
     Effect.CLOCK_FORWARD: 1,
     Effect.HOST_CLOCK: 1,
 }
-ACTS: Final = {"write": 5, "stop": 4, "start": 4, "read": 4, "status": 2, "list": 1}
-OFTEN: Final = {"write": 6, "stop": 2, "start": 2, "read": 12, "status": 6, "list": 4}
+ACTS: Final = {"write": 5, "stop": 4, "start": 4, "read": 4, "status": 2, "read_many": 2}
+OFTEN: Final = {"write": 6, "stop": 2, "start": 2, "read": 12, "status": 6, "read_many": 4}
 """The latest call of an act that is drawn."""
 HANDSHAKE_BYTES: Final = (2_400, 3_200)
 """About what ssh carries before the command, from the host and to it."""

@@ -21,7 +21,7 @@ from migrator.fleet.roll import RollStep
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.tables import Operation
-from tests.estate.calls import LIFE, LifeEnded, in_place
+from tests.estate.calls import LifeEnded, in_place
 from tests.estate.faults import Fault, Plan, Story
 from tests.estate.world import BROKERS, NODES, EstateWorld, without_zookeeper
 
@@ -173,7 +173,6 @@ def _lead(world: EstateWorld, operator: Operator) -> None:
     """Life after life of the service, until the end of the story."""
 
     async def life(*, begins: bool) -> None:
-        LIFE.set(world.calls.life)
         if begins:
             await world.to_rolling()
         await operator.lead()

@@ -10,8 +10,11 @@ migration as Kafka 3.9 does: by the flag of the one controller that becomes acti
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import select
 
+from migrator.fleet.connections.control_directory import control_directory
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.strict_yaml import load_yaml
 from state_machine.clusters.inventory import ControllerEntry
@@ -84,11 +88,8 @@ SSH_CONFIG: Final = """Host *
   LogLevel ERROR
   KexAlgorithms curve25519-sha256
   Ciphers aes128-gcm@openssh.com
-  ControlMaster auto
-  ControlPath {home}/ways/%h/ssh
-  ControlPersist yes
 """
-"""A login costs more than all the rest of a call, so connections are kept; a call with a fault has one of its own."""
+LOGIN: Final = "root"
 UNPROVEN_WRITE: Final = (
     'set -- {path:q}; set -e; umask 077; new="$1.zk2kraft-new.$$"; rm -f -- "$1".zk2kraft-new*; cat > "$new"; '
     'mv -f -- "$new" "$1"'
@@ -116,7 +117,7 @@ class EstateWorld(World):
         self.home = home
         self.plant = plant
         self.aloud = False
-        self.ways = 0
+        self.life = 0
         self.hosts = {
             node: Host(f"host{number}", number, number % 2, home) for number, node in enumerate((*BROKERS, *NODES), 1)
         }
@@ -141,19 +142,14 @@ class EstateWorld(World):
         self.links = Links(tuple(self.hosts.values()))
         (self.home / "ssh_config").write_text(SSH_CONFIG.format(home=self.home))
         subprocess.run(["mount", "--bind", str(self.home / "ssh_config"), CONFIGURED_IN], check=True)
-        for each in self.hosts.values():
-            self.connect_anew(each)
+        os.environ["RUNTIME_DIRECTORY"] = str(self.home)  # where the sockets of shared connections are
         self.known_hosts()
 
     def connect_anew(self, host: Host) -> None:
-        """The next call opens a connection of its own; the one before is not used any more."""
-        way = self.home / "ways" / self.links.by_name[host.name].address
-        way.parent.mkdir(exist_ok=True)
-        self.ways += 1
-        (self.home / "ways" / f"way{self.ways}").mkdir()
-        new = way.with_name(f"{way.name}.new")
-        new.symlink_to(f"way{self.ways}")
-        new.replace(way)
+        """The next call opens a connection of its own: the socket of the shared one, ssh's `%C`, is gone."""
+        address = self.links.by_name[host.name].address
+        name = hashlib.sha1(f"{socket.gethostname()}{address}22{LOGIN}".encode(), usedforsecurity=False).hexdigest()
+        (Path(control_directory()) / name).unlink(missing_ok=True)
         self.links.drop(host)
 
     def known_hosts(self, foreign: Host | None = None) -> None:
@@ -191,7 +187,7 @@ class EstateWorld(World):
         entries = tuple(
             ControllerEntry(node, str(self.hosts[node].properties), str(self.hosts[node].data)) for node in NODES
         )
-        self._write_fleet()
+        self.life = 0
         self.leader: int | None = NODES[0]
         self.epoch, self.migration, self.offset = 5, "MIGRATION", 100
         self.sessions: dict[int, tuple[str, str, float]] = {}
@@ -240,8 +236,8 @@ class EstateWorld(World):
         if not broker:
             (host.data / "__cluster_metadata-0").mkdir()
 
-    def _write_fleet(self) -> None:
-        fleets = self.directory / "fleets"
+    def _write_fleet(self) -> Path:
+        fleets = self.directory / f"fleets{self.life}"
         (fleets / "templates").mkdir(parents=True, mode=0o700)
         fleets.chmod(0o700)
         (fleets / "templates" / "ssh.yaml").write_bytes(self._template())
@@ -263,7 +259,7 @@ class EstateWorld(World):
                 "bootstrap_servers": "kafka:9092",
                 "quorum": {"voters": VOTERS},
             },
-            "actuator": {"kind": "exec", "template": "ssh.yaml", "settings": {"login": "root"}},
+            "actuator": {"kind": "exec", "template": "ssh.yaml", "settings": {"login": LOGIN, LIFE: str(self.life)}},
             "timeouts": {"act": ACT_S, "stop": 2 * ACT_S, "start": ACT_S},
             "brokers": [nodes[each] for each in BROKERS],
             "controllers": [{**nodes[each], "guard": f"{self.hosts[each].tree}/bin/zk2kraft-guard"} for each in NODES],
@@ -271,6 +267,7 @@ class EstateWorld(World):
         (fleets / "orders.yaml").write_text(json.dumps(inventory))
         for each in (fleets / "orders.yaml", fleets / "templates" / "ssh.yaml"):
             each.chmod(0o600)
+        return fleets
 
     def _template(self) -> bytes:
         """As it is shipped, word for word, unless a fault is planted."""
@@ -399,7 +396,7 @@ class EstateWorld(World):
 
     @property
     def is_killed(self) -> bool:
-        return LIFE.get() != self.calls.life
+        return self.life != self.calls.life
 
     def live_anew(self) -> None:
         """The next life, on the rows of the life before or on those from before its last round."""
@@ -411,7 +408,14 @@ class EstateWorld(World):
                 each.unlink()
             shutil.copy(self.copy, file)
             self.store = a_store(self.directory)
+        self.life = self.calls.life
+        if self.settings.fleets is not None:
+            self._with_fleet()
         self.start_service()
+
+    def _with_fleet(self) -> None:
+        """From the inventory of this life, so that every actuator says whose it is."""
+        self.settings = self.settings.model_copy(update={"fleets": self._write_fleet()})
 
     def keep_copy(self) -> None:
         with (
@@ -452,7 +456,7 @@ class EstateWorld(World):
     async def to_rolling(self) -> None:
         """Past the gates before, which other tests are about: without an inventory until then."""
         await self.to_dual_write()
-        self.settings = self.settings.model_copy(update={"fleets": self.directory / "fleets"})
+        self._with_fleet()
         self.start_service()
         self.enter(Phase.ROLLING_BROKERS)
 
