@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -209,7 +210,7 @@ class Roller:
         if work.look is not None and work.look.key[0] != roll:
             work.look = None
         if roll is Roll.ORIGINAL:
-            self._tend_replicas(fleet, work)
+            self._tend_replicas(snapshot, fleet, work)
         now = self._clock()
         rows = {row.node_id: row for row in snapshot.nodes_of(roll)}
         seen = {}
@@ -267,9 +268,9 @@ class Roller:
             )
         )
 
-    def _tend_replicas(self, fleet: Fleet, work: _Work) -> None:
+    def _tend_replicas(self, snapshot: Snapshot, fleet: Fleet, work: _Work) -> None:
         if work.replicas is None:
-            work.replicas = ReplicasWatch(self._replicas, self._steady)
+            work.replicas = ReplicasWatch(self._replicas, self._steady, partial(self._hosts.away, snapshot.id))
         work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS)})
 
     def _whole_by_brokers(self, fleet: Fleet, work: _Work) -> tuple[Condition, ...]:
