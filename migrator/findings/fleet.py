@@ -250,6 +250,15 @@ ANSIBLE_UNREADABLE = Finding(
     "with `--ansible hosts.json`. Without Ansible, give the properties file of each node.",
 )
 
+ANSIBLE_WARNED = Finding(
+    code="Z2K-7062",
+    says="{file}: ansible-inventory warns: {reason}",
+    means="Ansible went on without something, or took one of two values. What it took is what was imported.",
+    remedy="Compare the named line with the draft. A key that overrides the one of an anchor (`<<: *name`) is right, "
+    "though Ansible calls it a duplicate.",
+    severity=Severity.WARNS,
+)
+
 IMPORT_PLACEHOLDER = Finding(
     code="Z2K-7050",
     says="{file}: {where}: {key} is {value}, which has yet to be filled in.",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,7 @@ from migrator.findings.fleet import (
     HOSTS_TOO_SLOW,
     KAFKA_WITHOUT_ZOOKEEPER,
     TRANSFER_NOT_PROVEN,
+    WAIVER_ENDED,
 )
 from migrator.findings.preflight import APPLIED_UNKNOWN
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
@@ -278,6 +280,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     found += [HOST_UNANSWERED.found(node=node, seconds=f"{for_s:g}") for node, for_s in files.unanswered.items()]
     if files.limit_s >= CEILING_S:
         found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))
+    found += _ended(f"{snapshot.migration.name}.yaml", files)
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}
@@ -292,6 +295,14 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
             and not (waived & {each.node, None} and KAFKA_WITHOUT_ZOOKEEPER.code not in each.reason)
         ]
     return tuple(found)
+
+
+def _ended(name: str, files: FilesDocument) -> Iterator[Occurrence]:
+    for number, each in enumerate(files.waivers):
+        if each.end <= files.at:
+            node, end = "of the cluster" if each.node is None else each.node, datetime.fromtimestamp(each.end, UTC)
+            where = f"waivers[{number}]"
+            yield WAIVER_ENDED.found(file=name, where=where, what=each.what, node=node, end=end.isoformat())
 
 
 # --- what brokers run with --------------------------------------------------------------------------------

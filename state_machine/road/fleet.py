@@ -9,10 +9,11 @@ Rule: no request names a file or a command: who may write into that directory de
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import NO_FLEET
@@ -91,12 +92,15 @@ class Fleet:
         return render(node.role, present.document, kind, wanted).require()
 
 
+Mark: TypeAlias = tuple[tuple[int, ...], ...]
+
+
 class Fleets:
-    """Of every migration; a file is read again when it changed."""
+    """Of every migration; read again when the inventory or any template changed."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
-        self._known: dict[str, tuple[tuple[int, int], Fleet]] = {}
+        self._known: dict[str, tuple[Mark, Fleet]] = {}
 
     def fleet(self, name: str) -> Fleet:
         """Blocks on a disk. Raises Z2K-4207, or what is wrong with the file."""
@@ -104,15 +108,21 @@ class Fleets:
             raise NO_FLEET.error(name=name, reason="`fleets` is not set in the service's configuration")
         file = self._directory / f"{name}.yaml"
         try:
-            found = file.stat()
+            mark = (_mark_of(file.stat()), *self._templates())
         except OSError as error:
             raise NO_FLEET.error(name=name, reason=f"{file}: {error.strerror}") from error
-        mark = (found.st_mtime_ns, found.st_size)
         known = self._known.get(name)
         if known is None or known[0] != mark:
             known = (mark, self._read(name, file))
             self._known[name] = known
         return known[1]
+
+    def _templates(self) -> Mark:
+        """A template that is corrected after an act failed is used by its repetition; who may write one counts too."""
+        assert self._directory is not None
+        directory = self._directory / TEMPLATES
+        found = sorted(directory.iterdir()) if directory.is_dir() else []
+        return tuple(_mark_of(each.stat()) for each in (directory, *found) if each.exists())
 
     def _read(self, name: str, file: Path) -> Fleet:
         assert self._directory is not None
@@ -127,6 +137,11 @@ class Fleets:
         ]
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         return Fleet(inventory, tuple(nodes), digest, transfer_findings(inventory, templates))
+
+
+def _mark_of(found: os.stat_result) -> tuple[int, ...]:
+    """The time of its last change too, which nobody sets back: a copy may keep the time of its content."""
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def trouble_of(error: FindingError) -> str:

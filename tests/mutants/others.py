@@ -13,6 +13,13 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "migrator/fleet/inventory.py",
+        "        if each.code != WAIVER_ENDED.code:\n",
+        "        if each.code:\n",
+        "a waiver that ended makes every node inoperable",
+        ("tests/unit/state_machine/test_fleet_files.py",),
+    ),
+    Fault(
         "migrator/fleet/repeatable.py",
         "NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code, TRANSFER_CUT.code})\n",
         "NO_ANSWER: Final = frozenset({ACT_TOO_SLOW.code})\n",
