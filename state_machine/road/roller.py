@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -232,7 +233,7 @@ class Roller:
         now = self._clock()
         out = left_out(snapshot, now) if roll in journal.WAYS_BACK else {}
         if roll is Roll.ORIGINAL:
-            self._tend_replicas(fleet, work, out)
+            self._tend_replicas(snapshot, fleet, work, out)
         kept = in_turn(snapshot.nodes_of(roll), out) if roll in journal.WAYS_BACK else snapshot.nodes_of(roll)
         rows = {row.node_id: row for row in kept}
         seen = {}
@@ -294,9 +295,9 @@ class Roller:
             )
         )
 
-    def _tend_replicas(self, fleet: Fleet, work: _Work, out: Collection[int]) -> None:
+    def _tend_replicas(self, snapshot: Snapshot, fleet: Fleet, work: _Work, out: Collection[int]) -> None:
         if work.replicas is None:
-            work.replicas = ReplicasWatch(self._replicas, self._steady)
+            work.replicas = ReplicasWatch(self._replicas, self._steady, partial(self._hosts.away, snapshot.id))
         work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS) if each.id not in out}, out)
 
     def _whole_by_brokers(self, fleet: Fleet, work: _Work, out: Container[int]) -> tuple[Condition, ...]:
