@@ -29,7 +29,7 @@ from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory
-from migrator.fleet.render import FileKind
+from migrator.fleet.render import FileKind, Rendered
 from migrator.fleet.repeatable import Repeats
 from migrator.fleet.roll import (
     REACHED_BY,
@@ -440,7 +440,7 @@ class Roller:
         """For the way back. After the claim is gone, the log says nothing of topic ids any more."""
         kind = KIND_OF[roll]
         assert kind is not None, "a way back has a previous file"
-        columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
+        columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind), self._kafka_says)
         columns = {**columns, "kind": str(kind), "incarnation": _incarnation(snapshot, node)}
         if node.role != BROKERS:
             return columns
@@ -448,6 +448,10 @@ class Roller:
         if disks.trouble is not None:
             raise FindingError(disks.trouble)
         return {**columns, "detail": f"{columns['detail']}; {disks.said}"}
+
+    def _kafka_says(self, rendered: Rendered) -> str:
+        """Before the node is stopped. Raises Z2K-7035."""
+        return kafka_says(rendered, None if self._settings.fleets is None else self._settings.fleets / KAFKA)
 
     def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
         if roll in journal.WAYS_BACK:
@@ -467,8 +471,7 @@ class Roller:
             rendered = fleet.render(node, present, kind, passwords_encoded=bool(brokers_with_passwords(image)))
             checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
-            kafka = None if self._settings.fleets is None else self._settings.fleets / KAFKA
-            detail = f"{kind} file: {changed or 'nothing'} changes; {kafka_says(rendered, kafka)}"
+            detail = f"{kind} file: {changed or 'nothing'} changes; {self._kafka_says(rendered)}"
         if node.role == BROKERS and roll is not Roll.JOIN:  # which moves no log aside
             disks = look_at_disks(node, image, with_ids=True)
             if disks.trouble is not None:
