@@ -20,6 +20,7 @@ import typer
 
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.service import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED
+from migrator.model.printable import printable_lines
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -622,7 +623,8 @@ def audits(
     as_json: AsJson = False,
 ) -> None:
     """Show audits, or request one. Exit: 0, or 1 if the requested audit did not pass."""
-    _ask(url, as_json, lambda client: client.audits(migration, ask=ask, engine=engine, wait_s=wait))
+    who = getpass.getuser()
+    _ask(url, as_json, lambda client: client.audits(migration, ask=ask, engine=engine, wait_s=wait, who=who))
 
 
 @app.command()
@@ -689,13 +691,12 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         return app(args=arguments)
     except FindingError as error:
-        print(error, file=sys.stderr)
-        print(error.occurrence.finding.remedy, file=sys.stderr)
+        print(printable_lines(f"{error}\n{error.occurrence.finding.remedy}"), file=sys.stderr)
         sys.exit(1)
     except OSError as error:
         what = "" if error.filename is None else f" {error.filename}"
         found = SYSTEM_REFUSED.found(what=what, reason=error.strerror or str(error) or type(error).__name__)
-        print(f"{found.code} {found.text}\n{found.finding.remedy}", file=sys.stderr)
+        print(printable_lines(f"{found.code} {found.text}\n{found.finding.remedy}"), file=sys.stderr)
         sys.exit(UNEXPECTED)
     except Exception as error:
         traceback.print_exception(error)

@@ -38,6 +38,7 @@ from state_machine.policy.phases import (
     WINDOW,
     Phase,
     Trigger,
+    by_name,
     look_up,
 )
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
@@ -46,6 +47,8 @@ from state_machine.policy.way_back_gates import (
     controller_may_be_stock_again,
     joined_broker_may_go_back,
 )
+from state_machine.road.emergency.cancelled import cancel
+from state_machine.road.emergency.reconciled import may_go_on
 from state_machine.road.fleet import ROLE_OF
 from state_machine.road.journal import is_sent_back, send_back
 from state_machine.road.road_evidence import digest_of, plan_of
@@ -88,7 +91,8 @@ class Operations:
         """Do what is possible now; an operation that waits for the driver stays pending."""
         if operation.name in (PAUSE, RESUME):
             said = await self._what_goes_on(snapshot, operation) if operation.name == PAUSE else ""
-            await self._store.away(self._store.pause, operation, at=self._clock(), said=said)
+            stopped = may_go_on(snapshot)
+            await self._store.away(self._store.pause, operation, at=self._clock(), said=said, stopped=stopped)
             return
         try:
             if operation.name == APPROVE:
@@ -114,6 +118,7 @@ class Operations:
         version = snapshot.migration.version
         if trigger is not Trigger.ABORT and operation.expected_version != version:
             raise VERSION_MOVED.error(found=version, expected=operation.expected_version)
+        by_name(snapshot.phase, trigger, None if operation.to_phase is None else Phase(operation.to_phase))
         edge = look_up(snapshot.phase, trigger, None if operation.to_phase is None else Phase(operation.to_phase))
         if edge.asks is not None:
             await self._accepted.begin(snapshot, operation, edge, evidence)
@@ -138,6 +143,7 @@ class Operations:
             expected_version=version,
             evidence=asked_by(evidence, operation.who),
             now=self._clock(),
+            also=cancel if (snapshot.phase, trigger) == (Phase.ROLLING_BACK, Trigger.ADVANCE) else None,
         )
 
     async def _approve(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:

@@ -21,7 +21,7 @@ from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from state_machine.evidence import asked_by, evidence
 from state_machine.operations import approvable, may_consent, may_send_back
-from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Phase, Trigger, look_up
+from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Phase, Trigger, by_name, look_up
 from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
 from state_machine.transition import GateClosed, ask_gate
@@ -145,9 +145,14 @@ def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response
     """
     operation = order(BACK, body, key)
     if parts.store.known_operation(number, operation) is None:
-        snapshot = parts.store.snapshot(number)
-        may_send_back(snapshot, evidence(snapshot, parts.clock()))
+        require_way_back(parts, number)
     return _accepted(parts, response, record(parts, number, operation))
+
+
+def require_way_back(parts: Parts, number: int) -> None:
+    """Of the failed node. Raises Z2K-4216."""
+    snapshot = parts.store.snapshot(number)
+    may_send_back(snapshot, evidence(snapshot, parts.clock()))
 
 
 def order(name: str, body: ActionIn, key: str | None) -> NewOperation:
@@ -169,6 +174,7 @@ def ask(parts: Parts, number: int, operation: NewOperation) -> tuple[Snapshot, E
     snapshot = parts.store.snapshot(number)
     if operation.expected_version not in (None, snapshot.migration.version):
         raise VERSION_MOVED.error(found=snapshot.migration.version, expected=operation.expected_version)
+    by_name(snapshot.phase, Trigger(operation.name), operation.to)
     edge = look_up(snapshot.phase, Trigger(operation.name), operation.to)
     known = evidence(snapshot, parts.clock())
     ask_gate(edge, Trigger(operation.name), asked_by(known, operation.who))

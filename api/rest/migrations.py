@@ -13,6 +13,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from api.models import (
+    SHOWN,
     BrokerView,
     ChangeIn,
     ControllerView,
@@ -26,12 +27,11 @@ from api.models import (
     Page,
     Report,
 )
+from api.nodes import broker_views, controller_views
 from api.report import report
 from api.rest.parts import Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import (
-    broker_views,
-    controller_views,
     event_view,
     finding_view,
     gates_view,
@@ -47,7 +47,10 @@ from state_machine.evidence import evidence
 from state_machine.observations import findings
 from state_machine.policy.road_observations import UNNAMED
 
-Who = Annotated[str, Query(min_length=1, max_length=100, description="who requests it; kept in the history")]
+Who = Annotated[
+    str,
+    Query(min_length=1, max_length=100, pattern=SHOWN, description="who requests it; kept in the history"),
+]
 router = APIRouter(prefix="/migrations", tags=["migrations"])
 
 
@@ -139,7 +142,7 @@ def get_brokers(parts: ServiceParts, number: Number) -> Page[BrokerView]:
 @router.get("/{number}/quorum", responses=described(404, 422))
 def get_quorum(parts: ServiceParts, number: Number) -> Page[ControllerView]:
     """Our controllers, as they last answered."""
-    return Page(items=controller_views(parts.store.snapshot(number)))
+    return Page(items=controller_views(parts.store.snapshot(number), parts.clock()))
 
 
 @router.get("/{number}/findings", responses=described(404, 422))

@@ -285,6 +285,16 @@ TRANSFER_CUT = Finding(
     "The file on the host was not changed by this act.",
 )
 
+FILE_IS_NEITHER = Finding(
+    code="Z2K-7052",
+    says="{path} is neither the file that was looked at before the stop (SHA-256 {before}) nor the one that was to be "
+    "written ({wanted}): it is {found}. It differs from the first in {keys}.",
+    means="Somebody changed it while the node was stopped. A file that a lost connection cut is repaired by itself. "
+    "Nothing was written.",
+    remedy="Compare it with the file that is kept beside it (its name ends with `.zk2kraft-` and 16 digits). Put that "
+    "one into its place and repeat the step, or send the node back to its previous file.",
+)
+
 FILE_CONFLICT = Finding(
     code="Z2K-7045",
     says="{file}: {key} was {before} before the migration, {written} was written, and {found} is there now.",

@@ -210,6 +210,33 @@ FILE_OF_BEFORE_LOST = Finding(
     "same name.",
 )
 
+NODE_HOLDS_WAY_BACK = Finding(
+    code="Z2K-4237",
+    says="{node} cannot go back now: {reason}.",
+    means="The other nodes go back before it. The rollback does not end before this node is back, or is left out by "
+    "name.",
+    remedy="Bring its host back. If the node is lost, leave it out: a waiver Z2K-4237 for this node in the inventory, "
+    "with owner, reason and end.",
+)
+
+NODE_NOT_AS_JOURNAL = Finding(
+    code="Z2K-4239",
+    says="{node} is not as the journal says: the journal says {step}, and {found}.",
+    means="The service stopped or changed it and its database lost that, or somebody else did. Nothing else is touched "
+    "until that is clear.",
+    remedy="Look at the node. The runbook says which command goes on with it, and which one brings it back.",
+)
+
+NODE_LEFT_OUT = Finding(
+    code="Z2K-4238",
+    says="{node} is left out of the way back, by {owner} ({reason}).",
+    means="Its process, its files and its directories are as the migration left them. It is no node of the cluster "
+    "that went back.",
+    remedy="Before it is ever started again: its file from before, and `meta.properties` of version 0, as the runbook "
+    "says.",
+    severity=Severity.WARNS,
+)
+
 SOAK_WITHOUT_DISK = Finding(
     code="Z2K-4215",
     says="The snapshots of controller {node} cannot be listed.",

@@ -389,3 +389,19 @@ SPARK_SAID_NOTHING = Finding(
     remedy="Repair what the reason names (Java, memory, disk), or set the migration's `audit_engine` to `quick`.",
     severity=Severity.WARNS,
 )
+
+BODY_TOO_LARGE = Finding(
+    code="Z2K-4062",
+    says="A body of this request may have {most} bytes, and more came.",
+    means="The rest was not read, and nothing was changed.",
+    remedy="Send less. No request that the service knows is that large.",
+)
+
+CONNECTION_CLOSED = Finding(
+    code="Z2K-4063",
+    says="A connection of {peer} to the service was closed: {reason}.",
+    means="More connections to the service are open than it takes, or somebody sends or reads too slowly. Migrations "
+    "are not affected. Connections whose request is being answered go on.",
+    remedy="Find out who opens them (`ss -tnp`). Where a proxy stands before the service, limit them there.",
+    severity=Severity.WARNS,
+)

@@ -116,7 +116,7 @@ def server_jars(actuator: Actuator, said: str, guard: str) -> tuple[str, ...]:
 def places_of(said: str, guard: str) -> tuple[str, ...]:
     """Directories of jars: of the command behind the guard, and of a class path. said: as of `why_not_used`."""
     places: list[str] = []
-    for word in _WORDS.findall(said.replace("argv[]=", " ")):
+    for word in _WORDS.findall(re.sub(r"\b(?:argv\[\]|path)=", " ", said)):
         if posixpath.normpath(word) == posixpath.normpath(guard):
             continue
         for each in word.split(":"):

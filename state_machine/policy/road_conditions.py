@@ -6,6 +6,7 @@ Elsewhere: gates forward (road_gates.py) and back (way_back_gates.py), what is l
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Final
 
@@ -158,7 +159,7 @@ def _leads(road: RoadEvidence) -> str:
     return f"controller {road.leader} leads, and every voter has its log"
 
 
-def _has_just_caught_up(voter: VoterObserved) -> bool:
+def has_just_caught_up(voter: VoterObserved) -> bool:
     return voter.caught_up_ms_ago is not None and voter.caught_up_ms_ago <= CAUGHT_UP_MS
 
 
@@ -171,7 +172,7 @@ def voters_follow(road: RoadEvidence) -> Condition:
     behind = [
         f"voter {each.id} {'has never fetched' if each.lag is None else f'is {each.lag} records behind'}"
         for each in road.voters
-        if each.lag != 0 and not _has_just_caught_up(each)
+        if each.lag != 0 and not has_just_caught_up(each)
     ]
     known = not road.log_problem and road.leader is not None and bool(road.voters)
     said = "; ".join(behind) if behind else _leads(road)
@@ -254,9 +255,10 @@ def not_read(road: RoadEvidence) -> tuple[list[str], list[str]]:
     return left, waived
 
 
-def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
+def guards_are_proven(road: RoadEvidence, without: Container[int] = ()) -> tuple[Condition, ...]:
     """One condition per host: a stock controller that starts without the flag could end the migration.
 
+    without: controllers that a way back leaves out by name.
     No waiver lifts that jars of a Kafka without ZooKeeper would be started.
     """
     if road.files is None or not road.guards:
@@ -264,6 +266,8 @@ def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
         return (Condition("the guard of every controller is proven", False, said, (GUARD_NOT_PROVEN.code,)),)
     found = []
     for each in road.guards:
+        if each.node in without:
+            continue
         later = LATER_JAR in each.reason
         code = LATER_JAR if later else GUARD_NOT_PROVEN.code
         name = f"the guard of controller {each.node} is proven"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from migrator.findings.road import NODE_HOLDS_WAY_BACK
 from state_machine.policy.freshness import FLOOR_S
 
 
@@ -34,6 +35,8 @@ class Roll(StrEnum):
     ORIGINAL = "original"
 
 
+LEFT_OUT: Final = NODE_HOLDS_WAY_BACK.code
+"""What a waiver accepts that leaves a node out of the way back."""
 UNNAMED: Final = "operator"
 """Who requests something when a request names nobody: no person, where two persons are needed."""
 BROKERS: Final = "broker"
@@ -44,12 +47,13 @@ SHORTEST_RESTART_S: Final = {BROKERS: 12.0, CONTROLLERS: 6.0}
 
 @dataclass(frozen=True, slots=True)
 class RollObserved:
-    """Nodes of one roll by how far they are."""
+    """Nodes of one roll by how far they are. away: stopped and not whole, failed ones among them."""
 
     nodes: tuple[int, ...] = ()
     whole: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
     under_way: tuple[int, ...] = ()
+    away: tuple[int, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -192,6 +196,7 @@ class WayBack:
     seconds:  about how long one restart of a broker took on the way here; None before the first one.
     controller_seconds: the same of a controller. settle_s: as the service is configured; it is part of each restart.
     equal:    whether the last audit since every controller is ours again passed; None: there is none. said: its result.
+    unknown:  in words, nodes of which nothing can be read now: they go last. left_out: in words, who is, by name.
     epoch_gap: while stock leads, how far the KRaft epoch is ahead of `/controller_epoch` at most (F-40); None: ours
               leads, whose states have no higher epoch, or it is not known.
     """
@@ -210,6 +215,8 @@ class WayBack:
     equal: bool | None = None
     said: str = ""
     epoch_gap: int | None = None
+    unknown: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def total_s(self) -> float | None:
@@ -345,6 +352,11 @@ class RoadEvidence:
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        """Nodes that a way back leaves out by name."""
+        return frozenset(each.node for each in self.waivers if each.what == LEFT_OUT and each.node is not None)
 
     def waiver(self, what: str, node: int | None = None) -> WaiverObserved | None:
         """One for the cluster holds for each node."""

@@ -39,6 +39,7 @@ from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FLAG, FileKind, render
+from migrator.fleet.repeatable import gave_no_answer
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.fleet.takeover_settings import forbidding_findings
 from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings
@@ -52,13 +53,16 @@ from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import (
     FILES,
+    Contradiction,
     FilesDocument,
     GuardRow,
+    NoAnswer,
     RestartFound,
     RestartsDocument,
     WaiverRow,
     document,
 )
+from state_machine.road.emergency.reconciled import contradiction_findings, contradiction_of, is_missed, is_stopped
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.road.hosts.calls import HostCalls
 from state_machine.road.hosts.node_readings import NodeReading, NodeReadings
@@ -78,13 +82,16 @@ UNDER_STOCK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK, Phase.ROLLING_BAC
 class NodeFiles:
     """What one host said of its node. content: of its file; None: `problem` says why.
 
-    kept: whether the previous file lies beside it; None where that is unknown, or was not asked.
+    kept: whether the previous file lies beside it; None where that is unknown, or was not asked. is_silent: the host
+    gave no answer. is_stopped: its process is; asked only of a broker that the cluster misses.
     """
 
     content: bytes | None
     problem: str = ""
     kept: bool | None = None
     guard: GuardRow | None = None
+    is_silent: bool = False
+    is_stopped: bool = False
 
 
 def read_files(
@@ -114,16 +121,18 @@ def _ask(snapshot: Snapshot, node: FleetNode) -> NodeFiles:
     kept = [] if row is None else [predecessor_path(node.path, row.rendered_from)]
     guards = [node.node.guard] if guarded and node.node.guard is not None else []
     node = replace(node, actuator=read_ahead(node.actuator, [node.path, *kept, *guards]))
-    content, problem = None, f"{node.path}: its actuator cannot read files"
+    content, problem, silent = None, f"{node.path}: its actuator cannot read files", False
     try:
         content = node.actuator.read(node.path)
     except FindingError as error:
-        problem = f"{node.path}: {error.occurrence.text}"
+        problem, silent = f"{node.path}: {error.occurrence.text}", gave_no_answer(error)
     return NodeFiles(
         content,
         "" if content is not None else problem,
         kept=None if row is None else is_kept(node, row.rendered_from),
         guard=_guard(node) if guarded else None,
+        is_silent=silent,
+        is_stopped=not silent and is_missed(snapshot, node) and is_stopped(node),
     )
 
 
@@ -138,10 +147,13 @@ def _compared(
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
+    no_answer, contradicting = list[NoAnswer](), list[Contradiction]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
     for node in fleet.nodes:
-        content = answers[node.name].content
+        content, waits = answers[node.name].content, said[node.name].unanswered_s
+        if answers[node.name].is_silent or waits:
+            no_answer.append(NoAnswer(node.id, _silence(said[node.name]) if waits else answers[node.name].problem))
         if content is None:
             not_read.append(f"{node.name}: {answers[node.name].problem}")
             continue
@@ -159,6 +171,8 @@ def _compared(
             drifted.append(f"{node.name}: {error.occurrence.text}")
             continue
         keys = written.values
+        against = contradiction_of(snapshot, node, keys, stopped=answers[node.name].is_stopped)
+        contradicting += [] if against is None else [against]
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
@@ -184,6 +198,8 @@ def _compared(
         not_kept=tuple(_not_kept(snapshot, fleet, answers)),
         forbidden=tuple(forbidden),
         unproven=tuple(each.as_json()["values"] for each in fleet.unproven),
+        no_answer=tuple(no_answer),
+        contradicting=tuple(contradicting),
         read_at={name: known_at(each) for name, each in said.items()},
         unanswered={name: round(each.unanswered_s) for name, each in said.items() if each.unanswered_s},
     )
@@ -232,13 +248,12 @@ def _written(snapshot: Snapshot, node: FleetNode) -> RoadNode | None:
 
 
 def _not_kept(snapshot: Snapshot, fleet: Fleet, answers: Mapping[str, NodeFiles]) -> list[str]:
-    """Nodes that could not go back with the previous file."""
+    """Nodes whose previous file is lost. One that cannot be read is not known to be: before its stop it is read."""
     found = []
     for node in fleet.nodes:
-        row, kept = _written(snapshot, node), answers[node.name].kept
-        if row is not None and kept is not True:
-            path = predecessor_path(node.path, row.rendered_from)
-            found.append(f"{node.name}: {path} {'cannot be read' if kept is None else 'is not the previous file'}")
+        row = _written(snapshot, node)
+        if row is not None and answers[node.name].kept is False:
+            found.append(f"{node.name}: {predecessor_path(node.path, row.rendered_from)} is not the previous file")
     return found
 
 
@@ -279,6 +294,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
     found += [TRANSFER_NOT_PROVEN.found(**each) for each in files.unproven]
+    found += contradiction_findings(files)
     found += [HOST_UNANSWERED.found(node=node, seconds=f"{for_s:g}") for node, for_s in files.unanswered.items()]
     if files.limit_s >= CEILING_S:
         found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))

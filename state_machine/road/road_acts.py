@@ -42,6 +42,7 @@ from state_machine.road.documents import (
     CANARY,
     FILES,
     INTENT,
+    LEFT_OUT,
     LEVELS,
     LIMITS,
     RESTARTS,
@@ -49,12 +50,14 @@ from state_machine.road.documents import (
     CanaryDocument,
     FilesDocument,
     IntentDocument,
+    LeftOutDocument,
     LevelsDocument,
     LimitsDocument,
     RestartsDocument,
     ZooKeeperEndDocument,
     document,
 )
+from state_machine.road.emergency.left_out import left_out, nodes_left_out, words_of_left_out
 from state_machine.road.file_watch import (
     BEFORE_RESTARTS,
     NodeFiles,
@@ -175,7 +178,7 @@ class RoadActs:
 
     async def controllers_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """Ours in the place of stock. None: every one is, or no stock controller came."""
-        if not to_put_back(snapshot):
+        if not set(to_put_back(snapshot)) - left_out(snapshot, self._clock()).keys():
             return None
         return await self._roller.step(snapshot, evidence, Roll.OURS)
 
@@ -186,6 +189,13 @@ class RoadActs:
     async def original_files(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """After the claim is gone. None: every broker has the file with which it was found."""
         return await self._roller.step(snapshot, evidence, Roll.ORIGINAL)
+
+    async def keep_left_out(self, snapshot: Snapshot) -> str:
+        """At the end of a way back: who was left out by name, in words; status and page name them from then on."""
+        nodes = nodes_left_out(snapshot, self._clock())
+        if nodes:
+            await self._keep(snapshot, LEFT_OUT, LeftOutDocument(self._clock(), nodes))
+        return words_of_left_out(snapshot, self._clock())
 
     async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         replaced = await self._roller.step(snapshot, evidence, Roll.STOCK)

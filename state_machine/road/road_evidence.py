@@ -57,7 +57,7 @@ from state_machine.road.documents import (
 )
 from state_machine.road.file_watch import restart_occurrences
 from state_machine.road.way_back import way_back
-from state_machine.store import ON_THE_ROAD, Snapshot
+from state_machine.store import ON_THE_ROAD, Snapshot, reached
 
 LOG_FRESH_S: Final = 10.0
 
@@ -139,6 +139,7 @@ def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
         whole=tuple(each.node_id for each in rows if each.step == RollStep.WHOLE),
         failed=tuple(each.node_id for each in rows if each.step == RollStep.FAILED),
         under_way=tuple(each.node_id for each in rows if RollStep(each.step) in UNDER_WAY),
+        away=tuple(each.node_id for each in rows if reached(each) in UNDER_WAY),
     )
 
 

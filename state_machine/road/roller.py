@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +21,7 @@ import structlog
 
 from migrator.driver.checks.replacing import brokers_with_passwords
 from migrator.findings.finding import FindingError, Occurrence, words_of
-from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
+from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, NODE_NOT_AS_JOURNAL, STEP_FAILED
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.asked_parser import KAFKA, kafka_says
@@ -77,6 +77,16 @@ from state_machine.road import controllers_back, joining, journal
 from state_machine.road.broker_back import prepare_before, write_back, write_before
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
+from state_machine.road.emergency.left_out import in_turn, left_out, without_answer
+from state_machine.road.emergency.repaired import whole_file
+from state_machine.road.emergency.stops import (
+    Quiet,
+    broker_is_in_sync,
+    broker_may_stop,
+    controller_may_stop,
+    host_answers,
+    takes_nothing,
+)
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
@@ -142,6 +152,7 @@ class _Work:
     seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
     replicas: ReplicasWatch | None = None
     unsent: UnsentRegistrations = field(default_factory=UnsentRegistrations)
+    quiet: Quiet = field(kw_only=True)
 
 
 class Roller:
@@ -174,7 +185,8 @@ class Roller:
 
     async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
         """One decision. None: every node is whole. An act of the roll before comes to its end first."""
-        work = self._work.setdefault(snapshot.id, _Work(Repeats(self._steady)))
+        work = self._work_of(snapshot)
+        work.quiet.note(_log_of(snapshot))
         if work.running is not None and work.running.roll is not roll:
             return await self._follow(snapshot, work, work.running)
         try:
@@ -183,12 +195,15 @@ class Roller:
             found = error.occurrence
             return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
         rows = snapshot.nodes_of(roll)
-        wanted = _wanted(snapshot, fleet, roll)
-        if {each.id for each in wanted} - {row.node_id for row in rows}:
+        wanted = _wanted(snapshot, fleet, roll, self._clock())
+        going = any(row.step == RollStep.FAILED or RollStep(row.step) in UNDER_WAY for row in rows)
+        if {each.id for each in wanted} - {row.node_id for row in rows} and not going:
             half_way = left_half_way(snapshot, roll) if roll in journal.WAYS_BACK else ()
-            others = (controllers_back.others_away if roll is Roll.OURS else _others_away)(evidence, half_way)
+            others = controllers_back.others_away(evidence, half_way) if roll is Roll.OURS else None
             if others is not None:
                 return WaitingReason(f"waiting: {others}")
+            later = {*without_answer(snapshot), *(_serving(evidence, half_way) if roll is not Roll.OURS else ())}
+            half_way = tuple(each for each in half_way if each not in later)
             away = {each.id: _incarnation(snapshot, each) for each in wanted if each.id in half_way}
             await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock(), away=away)
             return WaitingReason(f"waiting: {roll} is prepared for {len(wanted)} nodes")
@@ -203,16 +218,24 @@ class Roller:
         if self._locks is not None:
             await asyncio.to_thread(self._locks.release, snapshot.id)
 
+    def _work_of(self, snapshot: Snapshot) -> _Work:
+        known = self._work.get(snapshot.id)
+        if known is None:
+            known = self._work[snapshot.id] = _Work(Repeats(self._steady), quiet=Quiet(self._steady))
+        return known
+
     async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
-        work = self._work.setdefault(snapshot.id, _Work(Repeats(self._steady)))
+        work = self._work_of(snapshot)
         if work.running is not None:
             return await self._follow(snapshot, work, work.running)
         if work.look is not None and work.look.key[0] != roll:
             work.look = None
-        if roll is Roll.ORIGINAL:
-            self._tend_replicas(snapshot, fleet, work)
         now = self._clock()
-        rows = {row.node_id: row for row in snapshot.nodes_of(roll)}
+        out = left_out(snapshot, now) if roll in journal.WAYS_BACK else {}
+        if roll is Roll.ORIGINAL:
+            self._tend_replicas(snapshot, fleet, work, out)
+        kept = in_turn(snapshot.nodes_of(roll), out) if roll in journal.WAYS_BACK else snapshot.nodes_of(roll)
+        rows = {row.node_id: row for row in kept}
         seen = {}
         for row in rows.values():
             if RollStep(row.step) in UNDER_WAY:
@@ -224,7 +247,7 @@ class Roller:
                 seen[row.node_id] = looked
         turns = turns_of(snapshot, roll)
         entries = [journal.entry_of(row, now, turns.get(row.node_id, 0)) for row in rows.values()]
-        ready = self._ready(evidence, roll, fleet, work)
+        ready = self._ready(evidence, roll, fleet, work, out)
         decision = decide(
             entries,
             RollNow(
@@ -233,6 +256,9 @@ class Roller:
                 last=self._last(snapshot, evidence, fleet, roll),
                 paused=snapshot.migration.paused or self._outside(fleet),
                 deadline_s=self._settings.node_deadline_s,
+                of_node={each: _ready_of(snapshot, evidence, roll, each, ready, work) for each in rows}
+                if roll in journal.WAYS_BACK
+                else {},
             ),
         )
         match decision:
@@ -253,29 +279,31 @@ class Roller:
                 await self._fail(snapshot, roll, rows[node_id], cause)
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
+                ready = _ready_of(snapshot, evidence, roll, node_id, ready, work)
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
 
-    def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work) -> Verdict:
+    def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work, out: Container[int]) -> Verdict:
         if roll is not Roll.ORIGINAL:
             return cluster_ready(evidence, roll)
         road = road_of(evidence)
         return Verdict(
             (
                 *claim_is_gone(evidence).conditions,
-                *self._whole_by_brokers(fleet, work),
+                *self._whole_by_brokers(fleet, work, out),
                 *canary_is_well(road),
                 nothing_waits_for_restart(road),
             )
         )
 
-    def _tend_replicas(self, snapshot: Snapshot, fleet: Fleet, work: _Work) -> None:
+    def _tend_replicas(self, snapshot: Snapshot, fleet: Fleet, work: _Work, out: Collection[int]) -> None:
         if work.replicas is None:
             work.replicas = ReplicasWatch(self._replicas, self._steady, partial(self._hosts.away, snapshot.id))
-        work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS)})
+        work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS) if each.id not in out}, out)
 
-    def _whole_by_brokers(self, fleet: Fleet, work: _Work) -> tuple[Condition, ...]:
+    def _whole_by_brokers(self, fleet: Fleet, work: _Work, out: Container[int]) -> tuple[Condition, ...]:
         assert work.replicas is not None, "it is tended in each round of this roll"
-        return work.replicas.conditions({each.id for each in fleet.of(BROKERS)}, self._settings.settle_s)
+        wanted = {each.id for each in fleet.of(BROKERS) if each.id not in out}
+        return work.replicas.conditions(wanted, self._settings.settle_s)
 
     def _outside(self, fleet: Fleet) -> str | None:
         """No node is begun outside of the maintenance windows; one that was begun is ended."""
@@ -305,7 +333,7 @@ class Roller:
                     f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,)
                 )
         before = RECORDED_BEFORE[act]
-        if before is not None and row.step != before:
+        if before is not None and (row.step != before or row.began_at is None):
             at = self._clock()
             columns = {"step": before, "instruction": "", **_registered_now(snapshot, row)}
             if row.step == RollStep.STARTED:
@@ -330,7 +358,10 @@ class Roller:
             seconds = self._steady() - running.since
             return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
         work.running = None
-        row = next(each for each in snapshot.nodes_of(roll) if each.node_id == running.node)
+        row = next((each for each in snapshot.nodes_of(roll) if each.node_id == running.node), None)
+        if row is None:  # the rollback was cancelled while its file was read; no node was away
+            running.task.exception()
+            return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node} is left as it is")
         try:
             columns = running.task.result()
         except FindingError as error:
@@ -366,7 +397,8 @@ class Roller:
                     self._wait_until_left(snapshot, node)
                 return _performed(stopped)
             case NodeAct.WRITE if roll is Roll.OURS and journal.is_sent_back(row):
-                return controllers_back.write_stock_again(fleet, node)
+                kept = (row.rendered_from, kept_for(snapshot, node.id, FileKind.BACK))
+                return controllers_back.write_stock_again(fleet, node, kept)
             case NodeAct.WRITE if roll in journal.WAYS_BACK:
                 kind = FileKind(row.kind)
                 return write_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
@@ -426,6 +458,9 @@ class Roller:
             return whole
         if present is None:
             raise STEP_FAILED.error(act="prepare", node=node.name, reason=f"{node.path} cannot be read by its actuator")
+        if roll is Roll.KRAFT and present.document.value("process.roles") is not None:
+            found = f"{node.path} is a file of KRaft mode already"
+            raise NODE_NOT_AS_JOURNAL.error(node=node.name, step="PENDING", found=found)
         kind = KIND_OF[roll]
         checksum, detail, shown = present.checksum, "its file stays", {}
         if kind is not None:
@@ -458,9 +493,12 @@ class Roller:
             raise STEP_FAILED.error(act="write", node=node.name, reason=f"{node.path} cannot be read by its actuator")
         if present.checksum == row.checksum:
             return self._allow(snapshot, node, present.content) if roll is Roll.FINAL else None
-        rendered = fleet.render(node, present, kind)
-        if row.rendered_from != present.checksum or rendered.checksum != row.checksum:
-            reason = f"{node.path} is not the file that was looked at before the stop"
+        base = whole_file(
+            node, present, row.rendered_from, row.checksum, lambda kept: fleet.render(node, kept, kind).content
+        )
+        rendered = fleet.render(node, base, kind)
+        if rendered.checksum != row.checksum:
+            reason = f"{node.path}: the inventory means another file by now than before the stop"
             raise STEP_FAILED.error(act="write", node=node.name, reason=reason)
         allowed = self._allow(snapshot, node, rendered.content) if roll is Roll.FINAL else None
         written = write_file(node.actuator, node.id, node.path, rendered.content, Present(node.path, present.content))
@@ -559,7 +597,8 @@ class Roller:
                 file_is_rendered=seen.rendered,
                 trouble=work.repeats.trouble(roll, node.id),
             )
-        whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
+        known = _log_of(snapshot)
+        whole = node_whole(evidence, roll, row, known, seen.process, seen.rendered, seen.disks, work.quiet)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
         stock = roll in (Roll.STOCK, Roll.SOAK, Roll.FINAL)
         return NodeNow(
@@ -587,7 +626,8 @@ class Roller:
             "it is registered in ZooKeeper", there, "it is" if there else "it is not in /brokers/ids"
         )
         disks = () if seen.disks is None else (seen.disks,)
-        return Verdict((*own, registered, *self._whole_by_brokers(fleet, work), *disks))
+        out = left_out(snapshot, self._clock())
+        return Verdict((*own, registered, *self._whole_by_brokers(fleet, work, out), *disks))
 
     def _with_ours(self, snapshot: Snapshot, roll: Roll, node: FleetNode, row: RoadNode, seen: _Seen) -> None:
         """A controller of ours has its process elsewhere than the host's supervisor says."""
@@ -651,7 +691,7 @@ class Roller:
         one of the brokers. The way back is the way there in reverse.
         """
         if roll is Roll.BACK:
-            return frozenset()
+            return frozenset(without_answer(snapshot))
         if roll is Roll.ORIGINAL:
             holds = evidence.holder is Holder.ZOOKEEPER_BROKER and evidence.holder_id is not None
             return frozenset({evidence.holder_id or 0}) if holds else frozenset()
@@ -692,6 +732,7 @@ class Roller:
 def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
     """What has to hold before any node of this roll is stopped."""
     road = road_of(evidence)
+    back = (no_later_kafka(evidence.later), log_is_observed(road), *canary_is_well(road))
     common = (log_is_observed(road), every_broker_is_ready(road), *replicas_are_whole(road), replicas_are_settled(road))
     common = (no_later_kafka(evidence.later), *common, *canary_is_well(road))
     zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
@@ -703,27 +744,45 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
             return Verdict((*common, zookeeper_follows(road), nothing_waits_for_restart(road)))
         case Roll.BACK:
             # a flag that is on lets the broker halt when a directory is offline
-            way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road))
-            return Verdict((*common, zookeeper, *way))
+            way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road, every=False))
+            return Verdict((*back, zookeeper, *way))
         case Roll.ORIGINAL:
             return claim_is_gone(evidence)
-        case Roll.STOCK | Roll.SOAK | Roll.OURS:
+        case Roll.OURS:
+            follows = () if _ours_will_follow(road) else (zookeeper_follows(road),)
+            guards = guards_are_proven(road, road.left_out)
+            return Verdict((*back, zookeeper, claim_is_ours(evidence), *follows, *guards))
+        case Roll.STOCK | Roll.SOAK:
             # in the soak a controller restarts from a snapshot of its own
             wrote = (snapshots_are_written(road),) if roll is Roll.SOAK else ()
             # with the flag on, a stock controller does not start while ZooKeeper is away
             claim = claim_is_ours(evidence)
             guards = guards_are_proven(road)
-            follows = () if _ours_will_follow(road, roll) else (zookeeper_follows(road),)
-            return Verdict((*common, zookeeper, claim, *follows, voters_follow(road), *guards, *wrote))
+            return Verdict((*common, zookeeper, claim, zookeeper_follows(road), voters_follow(road), *guards, *wrote))
         case Roll.FINAL:
             return Verdict((*common, every_registration_is_kraft(road), voters_follow(road)))
 
 
-def _ours_will_follow(road: RoadEvidence, roll: Roll) -> bool:
+def _ready_of(snapshot: Snapshot, evidence: Evidence, roll: Roll, node: int, cluster: Verdict, work: _Work) -> Verdict:
+    """Of one node of a way back: what its stop would make worse, and nothing else (stops.py)."""
+    if roll not in journal.WAYS_BACK:
+        return cluster
+    road, silent = road_of(evidence), without_answer(snapshot)
+    answers = host_answers(f"{ROLE_OF[roll]} {node}", silent.get(node))
+    if roll is Roll.OURS:
+        return Verdict((answers, *cluster.conditions, *controller_may_stop(road, node)))
+    if roll is Roll.ORIGINAL:
+        at_stake = 0 if work.replicas is None else work.replicas.at_stake(node)
+        return Verdict((answers, *cluster.conditions, takes_nothing(road, node, at_stake)))
+    own = broker_may_stop(road, node, _log_of(snapshot).broker(node), work.quiet)
+    return Verdict((answers, *cluster.conditions, *own))
+
+
+def _ours_will_follow(road: RoadEvidence) -> bool:
     """Stock that finds configuration of clients' metrics in the log never comes to the end of its comparison with
     ZooKeeper. No broker reads ZooKeeper then; ours bring it up to date before one does (`ours_lead_again`).
     """
-    return roll is Roll.OURS and not road.zookeeper
+    return not road.zookeeper
 
 
 def node_whole(
@@ -734,12 +793,14 @@ def node_whole(
     process: ProcessState,
     rendered: bool | None,
     disks: Condition | None,
+    quiet: Quiet,
 ) -> Verdict:
     """What has to hold of the node that was started, before the next one."""
     road = road_of(evidence)
     own = (*own_process(process, rendered), log_is_observed(road))
     if row.role == BROKERS:
-        return Verdict((*own, *_broker_whole(evidence, roll, row, observed), *(() if disks is None else (disks,))))
+        broker = _broker_whole(evidence, roll, row, observed, quiet)
+        return Verdict((*own, *broker, *(() if disks is None else (disks,))))
     return Verdict((*own, *_controller_whole(evidence, roll, row, observed)))
 
 
@@ -750,7 +811,9 @@ def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition
     )
 
 
-def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
+def _broker_whole(
+    evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation, quiet: Quiet
+) -> tuple[Condition, ...]:
     road = road_of(evidence)
     broker = observed.broker(row.node_id)
     mode = "ZooKeeper" if roll is Roll.JOIN or row.kind == FileKind.BACK else "KRaft"
@@ -762,6 +825,9 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
     fresh = broker.incarnation != row.incarnation
     # in ZooKeeper mode a broker assigns no directory
     left = broker.unassigned_dirs if mode == "KRaft" else 0
+    whole = (*replicas_are_whole(road), replicas_are_settled(road))
+    if roll is Roll.BACK:
+        whole = broker_is_in_sync(road, row.node_id, broker, quiet)
     return (
         *live,
         Condition("the broker registered anew", fresh, f"incarnation {broker.incarnation}"),
@@ -769,8 +835,7 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
         Condition("it is unfenced", broker.ready, "it is" if broker.ready else "fenced or shutting down"),
         Condition("every directory of its replicas is assigned", not left, f"{left} are not"),
         Condition("every directory is online", not broker.offline_dirs, f"{broker.offline_dirs} are offline"),
-        *replicas_are_whole(road),
-        replicas_are_settled(road),
+        *whole,
     )
 
 
@@ -845,8 +910,8 @@ def _is_gone(snapshot: Snapshot, node: FleetNode) -> bool:
     return voter is None or voter.fetched_ms_ago is None or voter.fetched_ms_ago > 10_000
 
 
-def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll) -> tuple[FleetNode, ...]:
-    """Of a way back only the nodes that need it."""
+def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll, now: float) -> tuple[FleetNode, ...]:
+    """Of a way back only the nodes that need it, and that nobody left out by name."""
     nodes = fleet.of(ROLE_OF[roll])
     match roll:
         case Roll.OURS:
@@ -857,17 +922,19 @@ def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll) -> tuple[FleetNode, ..
             needed = to_original_file(snapshot)
         case _:
             return nodes
-    return tuple(each for each in nodes if each.id in needed)
+    out = left_out(snapshot, now)
+    return tuple(each for each in nodes if each.id in needed and each.id not in out)
 
 
-def _others_away(evidence: Evidence, away: tuple[int, ...]) -> str | None:
-    """A broker that another roll left half-way is stopped first; not while it serves and another one does not."""
+def _serving(evidence: Evidence, half_way: tuple[int, ...]) -> tuple[int, ...]:
+    """Of brokers that another roll left half-way, those that serve while another one does not: they wait for their turn
+    like any broker. All others are stopped first.
+    """
     road = road_of(evidence)
-    missing = sorted(set(road.not_ready) - set(away))
-    serving = [each for each in away if each not in road.not_ready and each in (*road.kraft, *road.zookeeper)]
-    if road.log_problem or not missing or not serving:
-        return None
-    return f"brokers {serving} are not stopped while brokers {missing} are fenced or shutting down"
+    missing = set(road.not_ready) - set(half_way)
+    if road.log_problem or not missing:
+        return ()
+    return tuple(each for each in half_way if each not in road.not_ready and each in (*road.kraft, *road.zookeeper))
 
 
 def _is_gone_in_zookeeper(snapshot: Snapshot, node: FleetNode) -> bool:

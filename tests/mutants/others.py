@@ -13,6 +13,27 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "state_machine/road/emergency/stops.py",
+        "    holds = known and (every or left >= needed or node not in following)\n",
+        "    holds = known and (every or left >= 1 or node not in following)\n",
+        "on the way back a controller is stopped without a majority that follows",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
+        "migrator/model/partition_figures.py",
+        "        if partition.leader >= 0 and len(isr) in (1, min(minimum, len(replicas))):\n",
+        "        if partition.leader >= 0 and len(isr) == 1:\n",
+        "on the way back a stop takes partitions below their minimum ISR",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
+        "state_machine/road/emergency/left_out.py",
+        "    return [row for row in found if row is latest or RollStep(row.step) not in away]\n",
+        "    return found\n",
+        "a node that is wanted again is operated beside the one that is under way",
+        ("tests/unit/state_machine/test_stops.py",),
+    ),
+    Fault(
         "migrator/fleet/inventory.py",
         "        if each.code != WAIVER_ENDED.code:\n",
         "        if each.code:\n",
@@ -235,5 +256,12 @@ FAULTS: Final = (
         "        if not look.task.done():",
         "a look at a node from before a person's decision leads the next act on it",
         ("tests/unit/state_machine/test_hanging_hosts.py",),
+    ),
+    Fault(
+        "migrator/http/bounded_port.py",
+        "        if answered or self.conn.their_state is h11.SEND_BODY or self._write_clock is not None:\n",
+        "        if answered or self._write_clock is not None:\n",
+        "half-sent bodies of strangers keep everybody else out",
+        ("tests/unit/api/test_limits.py",),
     ),
 )

@@ -312,6 +312,31 @@ def test_a_broker_that_ends_after_its_start_stops_the_roll_until_somebody_resume
     assert world.acts[:3] == ["stop 0", "start 0", "start 0"]
 
 
+def test_a_broker_that_something_started_before_its_file_was_written_is_stopped_again_once_the_others_are_there(
+    world: Rolling,
+) -> None:
+    """The mask ends with a boot of its host. The runbook of Z2K-4202 says that resume stops it again."""
+
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STOPPED")
+        world.hosts.state(0, "running")
+        await world.until(lambda: world.step(0) == "FAILED")
+        assert world.journal[0].code == "Z2K-4202"
+        world.hosts.state(1, "stopped")
+        await world.turn()
+        await world.run_operation("RESUME", who="Ada", reason="its host was booted")
+        await world.turn(5)
+        assert world.acts == ["stop 0"]
+        assert "before broker 0 is stopped again" in world.waiting
+        assert "brokers [1] are fenced" in world.waiting
+        world.hosts.state(1, "running")
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
+    assert world.acts[:3] == ["stop 0", "stop 0", "start 0"]
+
+
 @pytest.mark.parametrize("still_kraft", [True, False])
 def test_a_file_that_was_corrected_after_a_failed_start_is_taken_over_if_it_is_still_of_its_kind(
     world: Rolling, still_kraft: bool
