@@ -65,7 +65,7 @@ from state_machine.road.documents import (
 from state_machine.road.emergency.reconciled import contradiction_findings, contradiction_of, is_missed, is_stopped
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.road.hosts.calls import HostCalls
-from state_machine.road.hosts.node_readings import NodeReadings, Reading
+from state_machine.road.hosts.node_readings import NodeReading, NodeReadings
 from state_machine.store import Snapshot
 from state_machine.tables import RoadNode
 
@@ -140,7 +140,9 @@ def _is_guarded(snapshot: Snapshot) -> bool:
     return snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
 
 
-def _compared(snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, Reading[NodeFiles]]) -> FilesDocument:
+def _compared(
+    snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, NodeReading[NodeFiles]]
+) -> FilesDocument:
     before = document(snapshot, FILES, FilesDocument) or FilesDocument(0.0)
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
@@ -203,7 +205,7 @@ def _compared(snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, R
     )
 
 
-def answer_of(snapshot: Snapshot, node: FleetNode, reading: Reading[NodeFiles]) -> NodeFiles:
+def answer_of(snapshot: Snapshot, node: FleetNode, reading: NodeReading[NodeFiles]) -> NodeFiles:
     """What it said, or that it said nothing."""
     if reading.answer is not None:
         return reading.answer
@@ -212,11 +214,11 @@ def answer_of(snapshot: Snapshot, node: FleetNode, reading: Reading[NodeFiles]) 
     return NodeFiles(None, waited, guard=GuardRow(node.id, Proof.NOT_READ, waited) if guarded else None)
 
 
-def _silence(reading: Reading[Any]) -> str:
+def _silence(reading: NodeReading[Any]) -> str:
     return f"its host has not answered for {reading.unanswered_s:.0f} s"
 
 
-def known_at(reading: Reading[NodeFiles]) -> float:
+def known_at(reading: NodeReading[NodeFiles]) -> float:
     """As of when it holds; that a file could not be read is known when the host did not give it."""
     answer = reading.answer
     return reading.at if answer is not None and answer.content is not None else reading.ended_at
@@ -351,7 +353,9 @@ def read_changes(
     )
 
 
-def compared_file(fleet: Fleet, node: FleetNode, applied: Applied, said: Reading[bytes | None]) -> Iterator[Occurrence]:
+def compared_file(
+    fleet: Fleet, node: FleetNode, applied: Applied, said: NodeReading[bytes | None]
+) -> Iterator[Occurrence]:
     """Its file against what it runs with. A file that cannot be read is not known to be the same."""
     try:
         if said.error is not None:
