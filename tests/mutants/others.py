@@ -237,6 +237,20 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_road_gates.py",),
     ),
     Fault(
+        "migrator/fleet/roll.py",
+        "seen.process is ProcessState.RUNNING and not seen.gone and not cluster.holds:\n",
+        "seen.process is ProcessState.RUNNING and not seen.gone and False:\n",
+        "a broker that serves again is stopped while another one is down",
+        ("tests/unit/state_machine/test_rolling.py",),
+    ),
+    Fault(
+        PHASES + "store.py",
+        "RollStep.STOPPING if started else node.failed_in",
+        "node.failed_in",
+        "a broker that its host started between stop and write is rolled by nobody any more (Z2K-4202)",
+        ("tests/unit/state_machine/test_rolling.py",),
+    ),
+    Fault(
         PHASES + "road/hosts/calls.py",
         "                if self._busy[call.host] < self._per_host:",
         "                if self._busy[call.host] < self._at_once:",

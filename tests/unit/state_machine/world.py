@@ -107,12 +107,21 @@ def properties(
 class World:
     """Rounds are run by the test; nothing happens between them. controller: the first voter, the one that leads."""
 
-    def __init__(self, directory: Path, store: Store | None = None, voters: int = 1) -> None:
+    made_by: type[FakeController] = FakeController
+
+    def __init__(
+        self,
+        directory: Path,
+        store: Store | None = None,
+        voters: int = 1,
+        controllers: tuple[ControllerEntry, ...] = (),
+    ) -> None:
         self.clock = Clock()
         self.clock_steady = self.clock
         self.store = store or a_store(directory)
-        self.inventory = an_inventory(directory, voters=voters)
-        self.controllers = [FakeController(each, self.clock) for each in self.inventory.controllers]
+        given = {"controllers": controllers} if controllers else {}
+        self.inventory = an_inventory(directory, voters=voters, **given)
+        self.controllers = [self.made_by(each, self.clock) for each in self.inventory.controllers]
         self.controller = self.controllers[0]
         self.zookeeper = FakeZooKeeper()
         self.zookeeper.broker_rules()
