@@ -282,3 +282,12 @@ FILE_CONFLICT = Finding(
     means="Somebody changed a key that the migration changes too. Nobody but a person knows which value is meant.",
     remedy="Put the value that was written, or the one from before, into the file, and repeat the step.",
 )
+
+INVENTORY_NOT_OWNED = Finding(
+    code="Z2K-7047",
+    says="The inventory {file} is refused: {reason}.",
+    means="It names commands, hosts and files, so whoever can write it runs commands as the service. Nothing of it was "
+    "used.",
+    remedy="Give the file and its directories to the service's user or root, writable for the owner alone (`chmod "
+    "go-w`). See first who changed it.",
+)
