@@ -217,3 +217,12 @@ SOAK_WITHOUT_DISK = Finding(
     remedy="Give its actuator a `list` template, or waive it for this node in the inventory.",
     severity=Severity.WARNS,
 )
+
+SERVICE_COPIED = Finding(
+    code="Z2K-4243",
+    says="A service with the identity of this one restarts nodes of this cluster ({path}: {holder}).",
+    means="The directory of one service was copied: a cloned machine, a volume that was put back elsewhere, a standby. "
+    "Both run. This one stops no node.",
+    remedy="Stop one of the two for good. Only where both are meant: stop this one, delete `identity` in its "
+    "directory, and start it again. It is another service then.",
+)
