@@ -136,6 +136,11 @@ class ActionIn(Request):
     )
     reason: str = Field(default="", max_length=1000, description="why; kept in the history")
     who: str = Field(default=UNNAMED, min_length=1, max_length=100, description="who requests it; kept in the history")
+    digest: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{12,64}$",
+        description="`approve` needs it: SHA-256 of what was read (`GET .../agreement`)",
+    )
 
 
 class AuditIn(Request):
@@ -390,6 +395,15 @@ class RoadNodeView(BaseModel):
     detail: str = Field(description="what was read before it was stopped")
     instruction: str = Field(description="what a person has to do now; empty when nobody has to")
     cause: str = Field(description="why it failed, with the finding's code")
+
+
+class AgreementView(BaseModel):
+    """What an approval is about now. A request to approve it carries the digest."""
+
+    to: str = Field(description="the phase that is agreed to; COMPLETED: the raise of metadata.version")
+    digest: str = Field(description="SHA-256 of `document`")
+    says: list[str] = Field(description="the same in words")
+    document: dict[str, Any] = Field(description="exactly what is agreed to")
 
 
 class ApprovalView(BaseModel):

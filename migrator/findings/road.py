@@ -89,7 +89,7 @@ FINALIZE_NOT_APPROVED = Finding(
     says="Nobody has approved {phase} as things are now: {reason}.",
     means="An approval counts for the plan and the evidence that the approver saw, for 4 hours, and for another person "
     "than the one who asks.",
-    remedy="Look at `zk2kraft gates`. Then another person runs `zk2kraft approve`.",
+    remedy="Look at `zk2kraft gates`. Then another person runs `zk2kraft approve`, and again with its --digest.",
 )
 
 FINALIZE_INTENT_STANDS = Finding(
