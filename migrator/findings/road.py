@@ -218,6 +218,15 @@ SOAK_WITHOUT_DISK = Finding(
     severity=Severity.WARNS,
 )
 
+BROKERS_DIFFER = Finding(
+    code="Z2K-4241",
+    says="The inventory and the cluster do not have the same brokers: {reason}.",
+    means="A broker that the inventory lacks would stay in its mode, and one that the cluster lacks would be restarted "
+    "although nobody knows whose it is. No step begins.",
+    remedy="Add the broker to the inventory, or take out one that was removed. Where it is decommissioned, remove its "
+    "registration as the runbook says.",
+)
+
 SERVICE_COPIED = Finding(
     code="Z2K-4243",
     says="A service with the identity of this one restarts nodes of this cluster ({path}: {holder}).",

@@ -84,7 +84,7 @@ class FilesObserved:
     """The last look at the files of all nodes. with_flag: controllers whose file has the migration flag.
 
     with_zookeeper: nodes, in words, whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
-    that the takeover gate would refuse, in words.
+    that the takeover gate would refuse, in words. differing: controllers whose two files differ, in words.
     """
 
     age_s: float
@@ -94,6 +94,7 @@ class FilesObserved:
     without_flag: tuple[int, ...] = ()
     with_zookeeper: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    differing: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +293,7 @@ class RoadEvidence:
     levels:        None before COMPLETED, and until the voters were asked.
     waivers:       of the inventory, those whose end is not reached.
     restarts:      what brokers' next restarts would change; None: it was not looked at yet.
+    named:         brokers that the inventory file names; None: it was not read yet.
     """
 
     fleet_problem: str
@@ -335,6 +337,7 @@ class RoadEvidence:
     back: WayBack | None = None
     levels: LevelsObserved | None = None
     restarts: RestartsObserved | None = None
+    named: tuple[int, ...] | None = None
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())

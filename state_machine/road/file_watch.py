@@ -17,7 +17,12 @@ from typing import Final
 from migrator.driver.checks.restarts import Applied, file_changes
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER, TRANSFER_NOT_PROVEN
+from migrator.findings.fleet import (
+    CONTROLLER_FILES_DIFFER,
+    GUARD_NOT_PROVEN,
+    KAFKA_WITHOUT_ZOOKEEPER,
+    TRANSFER_NOT_PROVEN,
+)
 from migrator.findings.preflight import APPLIED_UNKNOWN
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of, predecessor_path
@@ -45,6 +50,7 @@ from state_machine.road.documents import (
     document,
 )
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
+from state_machine.road.identity.controller_files import differing_files
 from state_machine.store import Snapshot
 
 ZOOKEEPER_KEY: Final = "zookeeper."
@@ -61,6 +67,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
+    differing = list[Occurrence]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     not_kept = _not_kept(snapshot, fleet) if snapshot.phase in (*LED_BACK_FROM, Phase.ROLLING_BACK) else []
     guarded = snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
@@ -87,6 +94,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
             drifted.append(f"{node.name}: {error.occurrence.text}")
             continue
         keys = written.values
+        differing += differing_files(snapshot, node, written)
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
@@ -112,6 +120,8 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
         not_kept=tuple(not_kept),
         forbidden=tuple(forbidden),
         unproven=tuple(each.as_json()["values"] for each in fleet.unproven),
+        named=tuple(each.id for each in fleet.of(BROKERS)),
+        differing=tuple(each.as_json()["values"] for each in differing),
     )
 
 
@@ -178,6 +188,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
     found += [TRANSFER_NOT_PROVEN.found(**each) for each in files.unproven]
+    found += [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}

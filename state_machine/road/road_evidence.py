@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.findings.finding import Occurrence
+from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
@@ -119,6 +120,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),
         levels=_levels(snapshot, log, now),
         restarts=_restarts(snapshot, now),
+        named=None if files is None else files.named,
         waivers=()
         if files is None
         else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
@@ -192,7 +194,9 @@ def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...
 def _files(files: FilesDocument, now: float) -> FilesObserved:
     age = now - files.at if now >= files.at else math.inf
     seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
-    return FilesObserved(age, *seen)
+    differing = [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
+    nodes = [int(str(each.values["node"]).rpartition(" ")[2]) for each in differing]
+    return FilesObserved(age, *seen, differing=tuple(zip(nodes, (each.text for each in differing), strict=True)))
 
 
 def _restarts(snapshot: Snapshot, now: float) -> RestartsObserved | None:

@@ -76,6 +76,7 @@ from state_machine.road.broker_back import prepare_before, write_back, write_bef
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
+from state_machine.road.identity.hosts import confirm, not_ended
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop
@@ -329,7 +330,9 @@ class Roller:
         """On a thread. Returns columns of the journal; raises the finding that stopped it."""
         match act:
             case NodeAct.PREPARE:
-                return self._prepare(snapshot, roll, fleet, node, image)
+                said = confirm(node, snapshot.migration.cluster_id, snapshot.inventory.zookeeper)
+                columns = self._prepare(snapshot, roll, fleet, node, image)
+                return {**columns, "detail": f"{columns['detail']}; {said}"}
             case NodeAct.STOP:
                 if roll in (Roll.STOCK, Roll.OURS):
                     self._stop_ours(snapshot, node)
@@ -521,12 +524,14 @@ class Roller:
             work.seen[roll, node.id] = seen
         if roll is Roll.ORIGINAL:
             whole = self._original_whole(evidence, snapshot, node, seen, work)
+            gone = _is_gone_in_zookeeper(snapshot, node)
             return NodeNow(
                 seen.process,
                 whole,
-                gone=_is_gone_in_zookeeper(snapshot, node),
+                gone=gone,
                 file_is_rendered=seen.rendered,
                 trouble=work.repeats.trouble(roll, node.id),
+                not_ended=not_ended(node, seen.process, gone=gone),
             )
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
@@ -538,6 +543,7 @@ class Roller:
             file_is_rendered=seen.rendered,
             registered_anew=_registered_anew(snapshot, row),
             trouble=work.repeats.trouble(roll, node.id),
+            not_ended=not_ended(node, seen.process, gone=gone),
             registers_never=stock
             and seen.rendered is True
             and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
