@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from migrator.findings.finding import FindingError
-from migrator.findings.fleet import FILE_ABSENT, NODE_IS_ANOTHER
+from migrator.findings.fleet import ACT_FAILED, FILE_ABSENT, NODE_IS_ANOTHER, PROPERTIES_UNREADABLE
 from migrator.fleet.actuator import ProcessState
 from migrator.fleet.by_others import ByOthers
 from migrator.fleet.files import Present, checksum_of
@@ -29,6 +29,8 @@ META: Final = "meta.properties"
 MAIN_CLASSES: Final = ("kafka.Kafka", "io.confluent.support.metrics.SupportedKafka")
 IDS: Final = ("node.id", "broker.id")
 OVERRIDE: Final = "--override"
+NOT_SAID: Final = frozenset(each.code for each in (FILE_ABSENT, ACT_FAILED, PROPERTIES_UNREADABLE))
+"""The host answers, and has no answer. A lost connection is no answer of the host: the act is repeated."""
 
 
 def confirm(node: FleetNode, cluster_id: str | None, connect: str) -> str:
@@ -37,8 +39,7 @@ def confirm(node: FleetNode, cluster_id: str | None, connect: str) -> str:
     content = node.actuator.read(node.path)
     if content is not None:
         _file(node, Present(node.path, content).document, connect)
-    command = node.actuator.status().command
-    said.append(_command(node, content, command))
+    said.append(_command(node, content, _running(node)))
     return "; ".join(said)
 
 
@@ -65,7 +66,9 @@ def _directories(node: FleetNode, cluster_id: str | None) -> str:
         try:
             content = node.actuator.read(path)
             document = None if content is None else parse_properties(content, path)
-        except FindingError:
+        except FindingError as error:
+            if error.code not in NOT_SAID:
+                raise
             continue  # a directory that is empty or that fails is a matter of its broker
         if document is None:
             continue
@@ -101,6 +104,16 @@ def _same_id(node: FleetNode, where: str, key: str, found: str | None) -> None:
 
 
 # --- its process ------------------------------------------------------------------------------------------
+
+
+def _running(node: FleetNode) -> Sequence[str]:
+    """The command line of its process; () where its host does not say it."""
+    try:
+        return node.actuator.status().command
+    except FindingError as error:
+        if error.code not in NOT_SAID:
+            raise
+        return ()
 
 
 def _command(node: FleetNode, content: bytes | None, command: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from migrator.findings.finding import FindingError
-from migrator.findings.fleet import ACT_FAILED, NODE_IS_ANOTHER
+from migrator.findings.fleet import ACT_FAILED, HOST_NOT_REACHED, NODE_IS_ANOTHER
 from migrator.findings.road import BROKERS_DIFFER
 from migrator.fleet.actuator import ProcessState, ProcessStatus
 from migrator.fleet.by_others import ByOthers
@@ -112,6 +112,25 @@ def test_directories_that_cannot_be_read_are_no_proof_and_no_hindrance() -> None
     host = a_host()
     del host.files[META]
     assert said(host).startswith("no meta.properties was read, so whose directories these are is not known")
+
+
+def test_a_connection_that_is_lost_while_it_is_compared_is_not_taken_for_silence() -> None:
+    class Lost(Host):
+        def read(self, path: str) -> bytes | None:
+            if path == META:
+                raise HOST_NOT_REACHED.error(act=f"read {path}", node=1, reason="Connection reset by peer")
+            return super().read(path)
+
+    with pytest.raises(FindingError, match="Z2K-7046"):
+        said(Lost(1, a_host().files))
+
+
+def test_a_process_whose_state_cannot_be_asked_for_stops_nothing() -> None:
+    class NoSuchContainer(Host):
+        def status(self) -> ProcessStatus:
+            raise ACT_FAILED.error(act="status", node=1, reason="No such container")
+
+    assert "the command line of its process is not known" in said(NoSuchContainer(1, a_host().files))
 
 
 def test_a_file_of_the_running_process_that_cannot_be_read_is_not_taken_for_the_one_of_the_inventory() -> None:
