@@ -109,6 +109,7 @@ class NodeNow:
     registered_anew:  the log has another registration of it than before its stop.
     registers_never:  only another restart makes it register.
     trouble:          why its act is being repeated; empty when it is not.
+    not_ended:        why it may not have ended, by its host or by the cluster; empty when both say that it has.
     """
 
     process: ProcessState
@@ -118,6 +119,7 @@ class NodeNow:
     registered_anew: bool = False
     registers_never: bool = False
     trouble: str = ""
+    not_ended: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,8 @@ def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.RUNNING:
         return Fail(entry.id, NODE_STARTED_BY_OTHERS.found(node=entry.name))
     if not entry.instruction:
+        if seen.not_ended:
+            return Wait(f"{entry.name} is stopped, and its file is not written yet: {seen.not_ended}")
         return Perform(entry.id, NodeAct.WRITE)
     return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, RollStep.WRITTEN)
 
@@ -293,6 +297,8 @@ def _what_is_missing(entry: RollEntry, seen: NodeNow) -> str:
     if entry.instruction:
         return _instructed(entry)
     missing = seen.whole.reason() if entry.step is RollStep.STARTED else f"its process is {seen.process}"
+    if entry.step is RollStep.STOPPED and seen.not_ended:
+        missing = seen.not_ended
     return f"{missing}; {seen.trouble}" if seen.trouble else missing
 
 

@@ -24,6 +24,7 @@ from migrator.driver.checks.restarts import Applied, file_changes
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.fleet import (
+    CONTROLLER_FILES_DIFFER,
     GUARD_NOT_PROVEN,
     HOST_UNANSWERED,
     HOSTS_TOO_SLOW,
@@ -66,6 +67,7 @@ from state_machine.road.emergency.reconciled import contradiction_findings, cont
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.road.hosts.calls import HostCalls
 from state_machine.road.hosts.node_readings import NodeReading, NodeReadings
+from state_machine.road.identity.controller_files import differing_files
 from state_machine.store import Snapshot
 from state_machine.tables import RoadNode
 
@@ -148,6 +150,7 @@ def _compared(
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
     no_answer, contradicting = list[NoAnswer](), list[Contradiction]()
+    differing = list[Occurrence]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
     for node in fleet.nodes:
@@ -173,6 +176,7 @@ def _compared(
         keys = written.values
         against = contradiction_of(snapshot, node, keys, stopped=answers[node.name].is_stopped)
         contradicting += [] if against is None else [against]
+        differing += differing_files(snapshot, node, written)
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
@@ -202,6 +206,8 @@ def _compared(
         contradicting=tuple(contradicting),
         read_at={name: known_at(each) for name, each in said.items()},
         unanswered={name: round(each.unanswered_s) for name, each in said.items() if each.unanswered_s},
+        named=tuple(each.id for each in fleet.of(BROKERS)),
+        differing=tuple(each.as_json()["values"] for each in differing),
     )
 
 
@@ -299,6 +305,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     if files.limit_s >= CEILING_S:
         found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))
     found += _ended(f"{snapshot.migration.name}.yaml", files)
+    found += [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}

@@ -89,6 +89,7 @@ from state_machine.road.emergency.stops import (
 )
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.hosts.calls import HostThreads
+from state_machine.road.identity.hosts import confirm, not_ended
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop
@@ -388,7 +389,9 @@ class Roller:
         """On a thread. Returns columns of the journal; raises the finding that stopped it."""
         match act:
             case NodeAct.PREPARE:
-                return self._prepare(snapshot, roll, fleet, node, image)
+                said = confirm(node, snapshot.migration.cluster_id, snapshot.inventory.zookeeper)
+                columns = self._prepare(snapshot, roll, fleet, node, image)
+                return {**columns, "detail": f"{columns['detail']}; {said}"}
             case NodeAct.STOP:
                 if roll in (Roll.STOCK, Roll.OURS):
                     self._stop_ours(snapshot, node)
@@ -593,12 +596,14 @@ class Roller:
                 return None
         if roll is Roll.ORIGINAL:
             whole = self._original_whole(evidence, snapshot, node, seen, work)
+            gone = _is_gone_in_zookeeper(snapshot, node)
             return NodeNow(
                 seen.process,
                 whole,
-                gone=_is_gone_in_zookeeper(snapshot, node),
+                gone=gone,
                 file_is_rendered=seen.rendered,
                 trouble=work.repeats.trouble(roll, node.id),
+                not_ended=not_ended(node, seen.process, gone=gone),
             )
         known = _log_of(snapshot)
         whole = node_whole(evidence, roll, row, known, seen.process, seen.rendered, seen.disks, work.quiet)
@@ -611,6 +616,7 @@ class Roller:
             file_is_rendered=seen.rendered,
             registered_anew=_registered_anew(snapshot, row),
             trouble=work.repeats.trouble(roll, node.id),
+            not_ended=not_ended(node, seen.process, gone=gone),
             registers_never=stock
             and seen.rendered is True
             and work.unsent.is_due(row, _log_of(snapshot), self._steady()),

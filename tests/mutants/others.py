@@ -278,4 +278,18 @@ FAULTS: Final = (
         "half-sent bodies of strangers keep everybody else out",
         ("tests/unit/api/test_limits.py",),
     ),
+    Fault(
+        PHASES + "road/identity/hosts.py",
+        "        if cluster_id and found is not None and found != cluster_id:",
+        "        if False:",
+        "a broker of another cluster with the same id is stopped and converted",
+        ("tests/unit/state_machine/test_identity_of_hosts.py",),
+    ),
+    Fault(
+        PHASES + "road/identity/hosts.py",
+        "    counted = node.role == BROKERS and not gone",
+        "    counted = False",
+        "the file of a broker that the cluster still has is written under it",
+        ("tests/unit/state_machine/test_identity_of_hosts.py",),
+    ),
 )
