@@ -299,7 +299,8 @@ class RoadActs:
     def _read_files(self, snapshot: Snapshot) -> FilesDocument:
         now = self._clock()
         try:
-            return read_files(snapshot, self._fleets.fleet(snapshot.migration.name), now)
+            fleet = self._fleets.fleet(snapshot.migration.name).of_cluster(snapshot.migration.cluster_id)
+            return read_files(snapshot, fleet, now)
         except FindingError as error:
             before = document(snapshot, FILES, FilesDocument)
             baseline = {} if before is None else before.baseline

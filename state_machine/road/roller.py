@@ -24,6 +24,7 @@ from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.asked_parser import KAFKA, kafka_says
+from migrator.fleet.by_others import ByOthers
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory
@@ -112,6 +113,7 @@ class _Seen:
     process: ProcessState
     rendered: bool | None = None
     disks: Condition | None = None
+    answered: bool | None = None
 
 
 @dataclass(slots=True)
@@ -161,6 +163,7 @@ class Roller:
         except FindingError as error:
             found = error.occurrence
             return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
+        fleet = fleet.of_cluster(snapshot.migration.cluster_id)
         rows = snapshot.nodes_of(roll)
         wanted = _wanted(snapshot, fleet, roll)
         if {each.id for each in wanted} - {row.node_id for row in rows}:
@@ -527,6 +530,7 @@ class Roller:
                 gone=_is_gone_in_zookeeper(snapshot, node),
                 file_is_rendered=seen.rendered,
                 trouble=work.repeats.trouble(roll, node.id),
+                answered=seen.answered,
             )
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
@@ -538,6 +542,7 @@ class Roller:
             file_is_rendered=seen.rendered,
             registered_anew=_registered_anew(snapshot, row),
             trouble=work.repeats.trouble(roll, node.id),
+            answered=seen.answered,
             registers_never=stock
             and seen.rendered is True
             and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
@@ -560,7 +565,10 @@ class Roller:
 
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
+        answered = False if isinstance(node.actuator, ByOthers) else None
         try:
+            if isinstance(node.actuator, ByOthers):
+                answered = node.actuator.answered()
             process = node.actuator.status().state
         except FindingError as error:
             log.warning("roll.status_not_read", node=node.id, reason=str(error))
@@ -570,6 +578,7 @@ class Roller:
         except FindingError:
             content = None
         seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
+        seen.answered = answered
         if node.role == BROKERS and row.step == RollStep.STARTED and row.roll != Roll.JOIN:
             disks = look_at_disks(node, image, with_ids=False)
             codes = () if disks.trouble is None else (disks.trouble.code,)
