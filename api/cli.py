@@ -399,8 +399,8 @@ def serve(
     write; 0: none), audit_process_idle_s (0: no warm audit process), audits_max_bytes, command_limit_s, roots
     (directories that may hold controllers' files), control_hosts, control_ca, control_certificate,
     control_key_password, control_token (for controllers on other hosts), start_controllers, fleets (inventories of
-    nodes and their actuators), settle_s, node_deadline_s, soak_s, brokers_gone_s, drift_every_s, zookeeper_kept_days,
-    single_operator, backup_key, backup_directory. docs/service.md explains them.
+    nodes and their actuators), settle_s, node_deadline_s, soak_s, brokers_gone_s, drift_every_s, hosts_at_once,
+    calls_per_host, zookeeper_kept_days, single_operator, backup_key, backup_directory. docs/service.md explains them.
     A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
     """
     from api.commands import service
@@ -547,6 +547,9 @@ def approve(
             help="FINALIZING, COMPLETED: the raise of metadata.version, or ROLLING_BACK: what a rollback loses",
         ),
     ] = "FINALIZING",
+    digest: Annotated[
+        str | None, typer.Option("--digest", help="of what you read: the whole, or 12 and more of its first digits")
+    ] = None,
     reason: Reason = "",
     wait: Wait = 60.0,
     no_wait: NoWait = False,
@@ -554,9 +557,13 @@ def approve(
     as_json: AsJson = False,
 ) -> None:
     """Agree to a step that cannot be undone, as plan and evidence are now; another person takes it. Or consent to what
-    a rollback loses. Exit: 4 refused.
+    a rollback loses. Without --digest it shows what would be approved, with its digest, and approves nothing.
+
+    Exit: 0 approved, 4 refused, also when things are not as you read them any more, 5 only shown.
     """
-    _step("approve", migration, to, reason, None, False, None if no_wait else wait, url, as_json)
+    body = {"reason": reason, "who": getpass.getuser()} if reason else {"who": getpass.getuser()}
+    seconds = None if no_wait else wait
+    _ask(url, as_json, lambda client: client.approve(migration, to, digest, body, wait_s=seconds))
 
 
 @app.command()

@@ -25,6 +25,7 @@ from api.pages.words import clock, dash, span
 from migrator.findings.finding import words_of
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
+    AGREED_TO_ANOTHER,
     GATE_CLOSED,
     NO_SUCH_THING,
     NOT_POSSIBLE_HERE,
@@ -48,10 +49,13 @@ TROUBLE: Final = 1
 FINALIZING: Final = Phase.FINALIZING.value
 NO_RETURN_SAYS: Final = UNDO[Phase.FINALIZING].does
 TIMEOUT_S: Final = 15.0
+DIGITS_LEAST: Final = 12
+"""Of a digest that a person types; the service wants all 64."""
 SETTLE_POLL_S: Final = 0.2
 REFUSALS: Final = frozenset(
     finding.code
     for finding in (
+        AGREED_TO_ANOTHER,
         BACK_REFUSED,
         GATE_CLOSED,
         NOT_POSSIBLE_HERE,
@@ -124,6 +128,22 @@ class Client:
         document = {"operation": operation, "events": events, "phase": phase or None}
         self._show(document, lambda: [*operation_lines(operation, events), *phase_lines(word, phase)])
         return 0 if wait_s is None else outcome_code(word, operation, [each["to_phase"] for each in events], phase)
+
+    def approve(
+        self, migration: int | None, to: str, given: str | None, body: dict[str, Any], *, wait_s: float | None
+    ) -> int:
+        """Without `given`: show what would be approved, with its digest. 5: nothing was approved. With it, as `step`.
+
+        given: the digest that was read, or 12 and more of its first digits.
+        """
+        number = self._number(migration)
+        found = self._get(f"/api/v1/migrations/{number}/agreement?to={to}")
+        if given is None:
+            self._show(found, lambda: agreement_lines(number, found))
+            return NOT_DONE_YET
+        short = len(given) >= DIGITS_LEAST and found["digest"].startswith(given)
+        digest = found["digest"] if short else given
+        return self.step("approve", number, {**body, "to": to, "digest": digest}, dry_run=False, wait_s=wait_s)
 
     def change(self, migration: int | None, fields: dict[str, Any]) -> int:
         """Another inventory, in part."""
@@ -265,6 +285,16 @@ def problem_lines(problem: dict[str, Any]) -> list[str]:
     lines += [condition_line(each) for each in problem["conditions"]]
     lines += [f"  {each['says']} ({'.'.join(each['where'])})" for each in problem["errors"]]
     return [*lines, problem["remedy"]]
+
+
+def agreement_lines(number: int, found: dict[str, Any]) -> list[str]:
+    digest = found["digest"]
+    return [
+        *found["says"],
+        f"digest {digest}",
+        "nothing is approved yet; this approves exactly what is shown here:",
+        f"  zk2kraft approve --migration {number} --to {found['to']} --digest {digest[:16]}",
+    ]
 
 
 def condition_line(condition: dict[str, Any]) -> str:

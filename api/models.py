@@ -143,6 +143,11 @@ class ActionIn(Request):
     )
     reason: Why = ""
     who: Who = UNNAMED
+    digest: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{12,64}$",
+        description="`approve` needs it: SHA-256 of what was read (`GET .../agreement`)",
+    )
 
 
 class AuditIn(Request):
@@ -413,6 +418,15 @@ class RemedyView(BaseModel):
     does: str = Field(description="what that does")
     possible: bool = Field(description="whether it is possible now")
     why_not: str = Field(description="why it is not possible; empty when it is")
+
+
+class AgreementView(BaseModel):
+    """What an approval is about now. A request to approve it carries the digest."""
+
+    to: str = Field(description="the phase that is agreed to; COMPLETED: the raise of metadata.version")
+    digest: str = Field(description="SHA-256 of `document`")
+    says: list[str] = Field(description="the same in words")
+    document: dict[str, Any] = Field(description="exactly what is agreed to")
 
 
 class ApprovalView(BaseModel):

@@ -34,6 +34,8 @@ from state_machine.reconcile import Reconciler
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.fleet import Fleets
 from state_machine.road.hosts.calls import HostThreads
+from state_machine.road.identity.service_identity import FILE as IDENTITY_FILE
+from state_machine.road.identity.service_identity import identity_of
 from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
@@ -44,7 +46,15 @@ from state_machine.store import Store
 from state_machine.supervisor import Supervisor
 
 LOCK_FILE: Final = "serve.lock"
-OURS: Final = ("zk2kraft.db", "zk2kraft.db-wal", "zk2kraft.db-shm", "zk2kraft.db.lock", "serve.json", LOCK_FILE)
+OURS: Final = (
+    "zk2kraft.db",
+    "zk2kraft.db-wal",
+    "zk2kraft.db-shm",
+    "zk2kraft.db.lock",
+    "serve.json",
+    IDENTITY_FILE,
+    LOCK_FILE,
+)
 """Closed to others at every start, whatever an earlier one, an umask or a restored backup left."""
 
 
@@ -105,7 +115,7 @@ def open_service(settings: ServiceSettings) -> Service:
     processes = ControllerProcesses(directory / "controllers")
     supervisor = Supervisor(store, processes, settings.bounds, starts=settings.start_controllers)
     fleets = Fleets(settings.fleets)
-    locks = ClusterLocks(str(directory))
+    locks = ClusterLocks(str(directory), identity_of(directory))
     hosts = HostThreads(settings.hosts_at_once, settings.calls_per_host)
     roller = Roller(store, fleets, observer, processes, settings, locks=locks, hosts=hosts)
     raises = VersionRaise(store, observer)

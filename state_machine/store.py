@@ -226,7 +226,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOperation:
-    """What a person asks for, as a handler received it."""
+    """What a person asks for, as a handler received it. digest: of what an approval is about, as its sender read it."""
 
     name: str
     who: str
@@ -234,6 +234,7 @@ class NewOperation:
     to: Phase | None = None
     expected_version: int | None = None
     key: str | None = None
+    digest: str | None = None
 
     @property
     def word(self) -> str:
@@ -242,7 +243,8 @@ class NewOperation:
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint([self.name, self.reason, self.to, self.expected_version])
+        what: list[Any] = [self.name, self.reason, self.to, self.expected_version]
+        return fingerprint(what if self.digest is None else [*what, self.digest])
 
 
 class Store:

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.models import (
     SHOWN,
+    AgreementView,
     BrokerView,
     ChangeIn,
     ControllerView,
@@ -45,7 +46,10 @@ from state_machine import removal
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
 from state_machine.observations import findings
+from state_machine.operations import approvable, may_consent
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import UNNAMED
+from state_machine.road.consent.agreement import agreement
 
 Who = Annotated[
     str,
@@ -131,6 +135,22 @@ def get_gates(parts: ServiceParts, number: Number) -> Page[EdgeView]:
     """Every step from here with each of its checks. No side effect."""
     snapshot = parts.store.snapshot(number)
     return Page(items=gates_view(snapshot, evidence(snapshot, parts.clock())))
+
+
+@router.get("/{number}/agreement", responses=described(404, 409, 422))
+def get_agreement(
+    parts: ServiceParts,
+    number: Number,
+    to: Annotated[Phase, Query(description="FINALIZING, COMPLETED or ROLLING_BACK")] = Phase.FINALIZING,
+) -> AgreementView:
+    """What `approve` would agree to now, with its digest. No side effect."""
+    snapshot = parts.store.snapshot(number)
+    if to is Phase.ROLLING_BACK:
+        may_consent(snapshot)
+    else:
+        approvable(snapshot.phase, evidence(snapshot, parts.clock()), to)
+    found = agreement(snapshot, to)
+    return AgreementView(to=found.to, digest=found.digest, says=list(found.says), document=dict(found.document))
 
 
 @router.get("/{number}/brokers", responses=described(404, 422))

@@ -21,6 +21,7 @@ from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
     ADDRESS_NOT_DECLARED,
+    AGREED_TO_ANOTHER,
     BODY_TOO_LARGE,
     DATABASE_SILENT,
     FOREIGN_REQUEST,
@@ -64,6 +65,7 @@ STATUS: Final = {
     **{
         finding.code: 409
         for finding in (
+            AGREED_TO_ANOTHER,
             BACK_REFUSED,
             GATE_CLOSED,
             NAME_TAKEN,

@@ -317,3 +317,45 @@ HOST_UNANSWERED = Finding(
     remedy="Run the command `read` of the template by hand as the service's user, and look why the host hangs.",
     severity=Severity.WARNS,
 )
+
+INVENTORY_NOT_OWNED = Finding(
+    code="Z2K-7047",
+    says="The inventory {file} is refused: {reason}.",
+    means="It names commands, hosts and files, so whoever can write it runs commands as the service. Nothing of it was "
+    "used.",
+    remedy="Give the file and its directories to the service's user or root, writable for the owner alone (`chmod "
+    "go-w`). See first who changed it.",
+)
+
+NODE_IS_ANOTHER = Finding(
+    code="Z2K-7056",
+    says="The host of {node} contradicts the inventory: {where} has {what} {found}, and {expected} is expected.",
+    means="The inventory names a host, a file or a directory of another node or of another cluster. An act on it would "
+    "stop or convert the wrong one. Nothing was stopped or written.",
+    remedy="Find out which of the two values is right. Correct the inventory, or the host, then `zk2kraft resume`.",
+)
+
+CONTROLLER_FILES_DIFFER = Finding(
+    code="Z2K-7057",
+    says="The two inventories name different files for {node}: {path} and {other} differ in {keys}.",
+    means="Our controller runs with the second one, and stock would run with the first one. After a rollback nothing "
+    "would keep stock from starting beside the retired log.",
+    remedy="Name one file in both: `properties` of the controller in the inventory file, and in the migration. A copy "
+    "of a controller elsewhere has to be copied again.",
+)
+
+EXCHANGE_SHARED = Finding(
+    code="Z2K-7059",
+    says="The exchange {exchange} has steps of node {node} for the cluster {other}, not for {cluster}.",
+    means="Two clusters share one exchange, so that a person could carry out the step of the wrong one. Nothing is "
+    "asked for and nothing is read there.",
+    remedy="Give each inventory an `exchange` of its own, and move the steps of the other cluster away.",
+)
+
+COPY_WANTED = Finding(
+    code="Z2K-7060",
+    says="A copy of {path} of node {node} on {host} is wanted as {copy}: {reason}.",
+    means="The service does not reach this host. It knows the file only from a copy that somebody puts there.",
+    remedy="Copy the file from the host without keeping its time (`scp`, not `scp -p`). Where there is no such file on "
+    "the host, create an empty file of the same name with `.absent` behind it.",
+)

@@ -89,7 +89,7 @@ FINALIZE_NOT_APPROVED = Finding(
     says="Nobody has approved {phase} as things are now: {reason}.",
     means="An approval counts for the plan and the evidence that the approver saw, for 4 hours, and for another person "
     "than the one who asks.",
-    remedy="Look at `zk2kraft gates`. Then another person runs `zk2kraft approve`.",
+    remedy="Look at `zk2kraft gates`. Then another person runs `zk2kraft approve`, and again with its --digest.",
 )
 
 FINALIZE_INTENT_STANDS = Finding(
@@ -243,4 +243,22 @@ SOAK_WITHOUT_DISK = Finding(
     means="Whether a stock controller wrote a snapshot is not known, so the soak does not end.",
     remedy="Give its actuator a `list` template, or waive it for this node in the inventory.",
     severity=Severity.WARNS,
+)
+
+BROKERS_DIFFER = Finding(
+    code="Z2K-4241",
+    says="The inventory and the cluster do not have the same brokers: {reason}.",
+    means="A broker that the inventory lacks would stay in its mode, and one that the cluster lacks would be restarted "
+    "although nobody knows whose it is. No step begins.",
+    remedy="Add the broker to the inventory, or take out one that was removed. Where it is decommissioned, remove its "
+    "registration as the runbook says.",
+)
+
+SERVICE_COPIED = Finding(
+    code="Z2K-4243",
+    says="A service with the identity of this one restarts nodes of this cluster ({path}: {holder}).",
+    means="The directory of one service was copied: a cloned machine, a volume that was put back elsewhere, a standby. "
+    "Both run. This one stops no node.",
+    remedy="Stop one of the two for good. Only where both are meant: stop this one, delete `identity` in its "
+    "directory, and start it again. It is another service then.",
 )

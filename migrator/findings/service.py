@@ -348,6 +348,14 @@ OPERATION_EXPIRED = Finding(
     remedy="Read why it waited (`zk2kraft status`, `zk2kraft gates`), and repeat it with `zk2kraft advance`.",
 )
 
+AGREED_TO_ANOTHER = Finding(
+    code="Z2K-4064",
+    says="Nothing was approved for {to}: the request carries {given}, and what is there now has {found}.",
+    means="An approval counts for what its sender read. That has changed since, or the request does not say what was "
+    "read.",
+    remedy="Read it again (`zk2kraft approve --to PHASE` shows it), and approve it with its digest.",
+)
+
 AUDITS_DIVERGED = Finding(
     code="Z2K-4025",
     says="Audits {first} and {second} of dual-write both diverged; the later one found {different} differences.",

@@ -72,7 +72,7 @@ def load_template(name: str, directory: Path) -> Template:
     """The template of that file name. Raises Z2K-7020."""
     file = directory / name
     try:
-        template = msgspec.convert(load_yaml(_owned(file, directory)), Template)
+        template = msgspec.convert(load_yaml(owned_content(file, directory, TEMPLATE_BYTES_MAX)), Template)
         _check(template)
     except (OSError, ValueError, YamlRefused, msgspec.ValidationError) as error:
         raise TEMPLATE_REFUSED.error(file=str(file), reason=words_of(error)) from error
@@ -94,8 +94,11 @@ def _filled(match: re.Match[str], values: Mapping[str, str]) -> str:
     return shlex.quote(value) if match[2] else value
 
 
-def _owned(file: Path, directory: Path) -> bytes:
-    """Its content, when nobody but its owner can have written it. Links are followed before anything is decided."""
+def owned_content(file: Path, directory: Path, bytes_max: int) -> bytes:
+    """Its content, when nobody but its owner can have written it. Links are followed before anything is decided.
+
+    directory: the file has to be below it. Raises OSError, and ValueError with the reason.
+    """
     root, real = Path(os.path.realpath(directory)), Path(os.path.realpath(file))
     if not real.is_relative_to(root):
         raise ValueError(f"it is not below {root}")
@@ -107,9 +110,9 @@ def _owned(file: Path, directory: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is no regular file")
         _refuse_foreign(found, str(real))
-        content = opened.read(TEMPLATE_BYTES_MAX + 1)
-    if len(content) > TEMPLATE_BYTES_MAX:
-        raise ValueError(f"it is larger than {TEMPLATE_BYTES_MAX} bytes")
+        content = opened.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise ValueError(f"it is larger than {bytes_max} bytes")
     return content
 
 

@@ -275,6 +275,13 @@ def by_name(phase: Phase, trigger: Trigger, to: Phase | None) -> None:
         raise NOT_POSSIBLE_HERE.error(operation="advance", phase=phase, possible=possible_here)
 
 
+def require_named(phase: Phase, edge: Edge, to: Phase | None) -> None:
+    """What cannot be undone is asked for by its name. Raises Z2K-4003."""
+    if to is None and edge.to is Phase.FINALIZING:
+        word = "advance without the name of a phase that cannot be undone"
+        raise NOT_POSSIBLE_HERE.error(operation=word, phase=phase, possible=f"advance --to {edge.to}")
+
+
 def leads_to(edge: Edge) -> tuple[Phase, ...]:
     """The phases that this step goes through by itself: the takeover goes on to dual-write."""
     return (*WINDOW, Phase.DUAL_WRITE) if edge.asks is DriverOperation.TAKE_OVER else (edge.to,)

@@ -75,7 +75,7 @@ def log_is_observed(road: RoadEvidence) -> Condition:
 
 
 def fleet_is_operable(road: RoadEvidence) -> Condition:
-    said = road.fleet_problem or "the inventory names every broker and controller"
+    said = road.fleet_problem or "every node of the inventory has an actuator"
     return Condition("brokers and controllers can be operated", not road.fleet_problem, said, (NO_FLEET.code,))
 
 

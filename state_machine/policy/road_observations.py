@@ -92,6 +92,7 @@ class FilesObserved:
     with_zookeeper: nodes, in words, whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
     that the takeover gate would refuse, in words. age_s: of the oldest answer, which is that of `oldest`.
     limit_s: age from which an answer counts no more.
+    that the takeover gate would refuse, in words. differing: controllers whose two files differ, in words.
     """
 
     age_s: float
@@ -103,6 +104,7 @@ class FilesObserved:
     forbidden: tuple[str, ...] = ()
     oldest: str = ""
     limit_s: float = FLOOR_S
+    differing: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,7 @@ class RoadEvidence:
     levels:        None before COMPLETED, and until the voters were asked.
     waivers:       of the inventory, those whose end is not reached.
     restarts:      what brokers' next restarts would change; None: it was not looked at yet.
+    named:         brokers that the inventory file names; None: it was not read yet.
     """
 
     fleet_problem: str
@@ -349,6 +352,7 @@ class RoadEvidence:
     back: WayBack | None = None
     levels: LevelsObserved | None = None
     restarts: RestartsObserved | None = None
+    named: tuple[int, ...] | None = None
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())

@@ -19,6 +19,7 @@ from migrator.findings.road import (
 )
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
+from state_machine.policy.fleet_names import controllers_have_one_file
 from state_machine.policy.gates import (
     Evidence,
     Holder,
@@ -150,7 +151,7 @@ def controllers_may_return(evidence: Evidence) -> Verdict:
             *every_voter_has_the_flag(evidence),
             claim_is_ours(evidence),
             fleet_is_operable(road),
-            *(guards_are_proven(road, road.left_out) if back.controllers else ()),
+            *((*guards_are_proven(road, road.left_out), *controllers_have_one_file(road)) if back.controllers else ()),
             *zookeeper_mode_is_possible(road),
             files_are_kept(back),
             *some_host_answers(back),

@@ -94,6 +94,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     nothing is known, since their host gave no answer. contradicting: nodes that are not as the journal says.
     read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
     round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py).
+    whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. named: brokers of the
+    inventory file; None where an earlier release wrote this. differing: values of each Z2K-7057.
     """
 
     at: float
@@ -117,6 +119,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     unanswered: dict[str, float] = {}
     round_s: float = 0.0
     limit_s: float = FLOOR_S
+    named: tuple[int, ...] | None = None
+    differing: tuple[dict[str, Any], ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):

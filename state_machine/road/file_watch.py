@@ -24,6 +24,7 @@ from migrator.driver.checks.restarts import Applied, file_changes
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.fleet import (
+    CONTROLLER_FILES_DIFFER,
     GUARD_NOT_PROVEN,
     HOST_UNANSWERED,
     HOSTS_TOO_SLOW,
@@ -65,7 +66,8 @@ from state_machine.road.documents import (
 from state_machine.road.emergency.reconciled import contradiction_findings, contradiction_of, is_missed, is_stopped
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.road.hosts.calls import HostCalls
-from state_machine.road.hosts.node_readings import NodeReadings, Reading
+from state_machine.road.hosts.node_readings import NodeReading, NodeReadings
+from state_machine.road.identity.controller_files import differing_files
 from state_machine.store import Snapshot
 from state_machine.tables import RoadNode
 
@@ -140,12 +142,15 @@ def _is_guarded(snapshot: Snapshot) -> bool:
     return snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
 
 
-def _compared(snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, Reading[NodeFiles]]) -> FilesDocument:
+def _compared(
+    snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, NodeReading[NodeFiles]]
+) -> FilesDocument:
     before = document(snapshot, FILES, FilesDocument) or FilesDocument(0.0)
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
     no_answer, contradicting = list[NoAnswer](), list[Contradiction]()
+    differing = list[Occurrence]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
     for node in fleet.nodes:
@@ -171,6 +176,7 @@ def _compared(snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, R
         keys = written.values
         against = contradiction_of(snapshot, node, keys, stopped=answers[node.name].is_stopped)
         contradicting += [] if against is None else [against]
+        differing += differing_files(snapshot, node, written)
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
@@ -200,10 +206,12 @@ def _compared(snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, R
         contradicting=tuple(contradicting),
         read_at={name: known_at(each) for name, each in said.items()},
         unanswered={name: round(each.unanswered_s) for name, each in said.items() if each.unanswered_s},
+        named=tuple(each.id for each in fleet.of(BROKERS)),
+        differing=tuple(each.as_json()["values"] for each in differing),
     )
 
 
-def answer_of(snapshot: Snapshot, node: FleetNode, reading: Reading[NodeFiles]) -> NodeFiles:
+def answer_of(snapshot: Snapshot, node: FleetNode, reading: NodeReading[NodeFiles]) -> NodeFiles:
     """What it said, or that it said nothing."""
     if reading.answer is not None:
         return reading.answer
@@ -212,11 +220,11 @@ def answer_of(snapshot: Snapshot, node: FleetNode, reading: Reading[NodeFiles]) 
     return NodeFiles(None, waited, guard=GuardRow(node.id, Proof.NOT_READ, waited) if guarded else None)
 
 
-def _silence(reading: Reading[Any]) -> str:
+def _silence(reading: NodeReading[Any]) -> str:
     return f"its host has not answered for {reading.unanswered_s:.0f} s"
 
 
-def known_at(reading: Reading[NodeFiles]) -> float:
+def known_at(reading: NodeReading[NodeFiles]) -> float:
     """As of when it holds; that a file could not be read is known when the host did not give it."""
     answer = reading.answer
     return reading.at if answer is not None and answer.content is not None else reading.ended_at
@@ -297,6 +305,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     if files.limit_s >= CEILING_S:
         found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))
     found += _ended(f"{snapshot.migration.name}.yaml", files)
+    found += [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}
@@ -351,7 +360,9 @@ def read_changes(
     )
 
 
-def compared_file(fleet: Fleet, node: FleetNode, applied: Applied, said: Reading[bytes | None]) -> Iterator[Occurrence]:
+def compared_file(
+    fleet: Fleet, node: FleetNode, applied: Applied, said: NodeReading[bytes | None]
+) -> Iterator[Occurrence]:
     """Its file against what it runs with. A file that cannot be read is not known to be the same."""
     try:
         if said.error is not None:

@@ -15,16 +15,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence, words_of
+from migrator.findings.fleet import INVENTORY_NOT_OWNED, INVENTORY_UNREADABLE
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.actuators import actuator_for, transfer_findings
+from migrator.fleet.by_others import ByOthers
 from migrator.fleet.files import Present
-from migrator.fleet.inventory import Inventory, Node, read_inventory, require_inventory, wanted_of
+from migrator.fleet.inventory import Inventory, Node, parse_inventory, require_inventory, wanted_of
 from migrator.fleet.render import FileKind, Rendered, render
+from migrator.fleet.templates import owned_content
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 
 TEMPLATES: Final = "templates"
+INVENTORY_BYTES_MAX: Final = 8 << 20
+"""A thousand nodes with every field are below 1 MiB."""
 KIND_OF: Final = {
     Roll.JOIN: FileKind.MIGRATION,
     Roll.KRAFT: FileKind.KRAFT,
@@ -84,6 +89,16 @@ class Fleet:
     def node(self, role: str, node_id: int) -> FleetNode | None:
         return next((each for each in self.nodes if (each.role, each.id) == (role, node_id)), None)
 
+    def of_cluster(self, cluster_id: str | None) -> Fleet:
+        """Where persons act, they have to say of which cluster the host is. None: it is not known."""
+        nodes = [
+            replace(each, actuator=replace(each.actuator, cluster_id=cluster_id or ""))
+            if isinstance(each.actuator, ByOthers)
+            else each
+            for each in self.nodes
+        ]
+        return replace(self, nodes=tuple(nodes))
+
     def render(self, node: FleetNode, present: Present, kind: FileKind, *, passwords_encoded: bool = False) -> Rendered:
         """Raises the first finding that forbids to write it. passwords_encoded: also where the inventory does not say
         so."""
@@ -126,7 +141,8 @@ class Fleets:
 
     def _read(self, name: str, file: Path) -> Fleet:
         assert self._directory is not None
-        inventory = require_inventory(read_inventory(file), str(file), datetime.now(UTC))
+        content = self._content(file)
+        inventory = require_inventory(parse_inventory(content, str(file)), str(file), datetime.now(UTC))
         if inventory.cluster.name != name:
             raise NO_FLEET.error(name=name, reason=f"{file} is about the cluster {inventory.cluster.name}")
         templates = self._directory / TEMPLATES
@@ -135,8 +151,18 @@ class Fleets:
             for role, those in ((BROKERS, inventory.brokers), (CONTROLLERS, inventory.controllers))
             for node in those
         ]
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()
         return Fleet(inventory, tuple(nodes), digest, transfer_findings(inventory, templates))
+
+    def _content(self, file: Path) -> bytes:
+        """As templates are read: it names commands too. Raises Z2K-7001, Z2K-7047."""
+        assert self._directory is not None
+        try:
+            return owned_content(file, self._directory, INVENTORY_BYTES_MAX)
+        except OSError as error:
+            raise INVENTORY_UNREADABLE.error(file=str(file), reason=error.strerror or words_of(error)) from error
+        except ValueError as error:
+            raise INVENTORY_NOT_OWNED.error(file=str(file), reason=words_of(error)) from error
 
 
 def _mark_of(found: os.stat_result) -> tuple[int, ...]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -78,14 +78,16 @@ def at_stake(seen: ReplicasSeen, broker: int) -> int:
 
 
 class ReplicasWatch:
-    """Of one migration, in this life of the service. read: makes one reading; blocks."""
+    """Of one migration, in this life of the service. read: makes one reading; blocks. away: calls it on a thread."""
 
     def __init__(
         self,
         read: Callable[[Inventory], ReplicasSeen] = read_replicas,
         steady: Callable[[], float] = time.monotonic,
+        away: Callable[..., Coroutine[Any, Any, ReplicasSeen]] = asyncio.to_thread,
     ) -> None:
         self._read = read
+        self._away = away
         self._steady = steady
         self._task: asyncio.Task[ReplicasSeen] | None = None
         self._began = -1e9
@@ -103,7 +105,7 @@ class ReplicasWatch:
             self._take(_without(task.result(), out), wanted)
         if self._task is None and self._steady() - self._began >= EVERY_S:
             self._began = self._steady()
-            self._task = asyncio.create_task(asyncio.to_thread(self._read, inventory))
+            self._task = asyncio.create_task(self._away(self._read, inventory))
 
     def _take(self, seen: ReplicasSeen, wanted: Collection[int]) -> None:
         self._seen, self._seen_at = seen, self._began

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.findings.finding import Occurrence
+from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
@@ -118,6 +119,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         guards=() if files is None else _guards(files, now),
         levels=_levels(snapshot, log, now),
         restarts=_restarts(snapshot, now),
+        named=None if files is None else files.named,
         waivers=()
         if files is None
         else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
@@ -197,7 +199,15 @@ def _files(files: FilesDocument, now: float) -> FilesObserved:
     oldest = min(files.read_at, key=files.read_at.__getitem__, default="")
     age = _age(files.read_at.get(oldest, files.at), now)
     seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
-    return FilesObserved(age, *seen, oldest, files.limit_s)
+    differing = [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
+    nodes = [int(str(each.values["node"]).rpartition(" ")[2]) for each in differing]
+    return FilesObserved(
+        age,
+        *seen,
+        oldest,
+        files.limit_s,
+        differing=tuple(zip(nodes, (each.text for each in differing), strict=True)),
+    )
 
 
 def _guards(files: FilesDocument, now: float) -> tuple[GuardObserved, ...]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -24,11 +25,12 @@ from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, NODE_NOT_AS_JO
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.asked_parser import KAFKA, kafka_says
+from migrator.fleet.by_others import ByOthers
 from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory
-from migrator.fleet.render import FileKind
+from migrator.fleet.render import FileKind, Rendered
 from migrator.fleet.repeatable import Repeats
 from migrator.fleet.roll import (
     REACHED_BY,
@@ -88,6 +90,7 @@ from state_machine.road.emergency.stops import (
 )
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.hosts.calls import HostThreads
+from state_machine.road.identity.hosts import confirm, not_ended
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop
@@ -139,6 +142,7 @@ class _Seen:
     process: ProcessState
     rendered: bool | None = None
     disks: Condition | None = None
+    answered: bool | None = None
 
 
 @dataclass(slots=True)
@@ -193,6 +197,7 @@ class Roller:
         except FindingError as error:
             found = error.occurrence
             return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
+        fleet = fleet.of_cluster(snapshot.migration.cluster_id)
         rows = snapshot.nodes_of(roll)
         wanted = _wanted(snapshot, fleet, roll, self._clock())
         going = any(row.step == RollStep.FAILED or RollStep(row.step) in UNDER_WAY for row in rows)
@@ -232,7 +237,7 @@ class Roller:
         now = self._clock()
         out = left_out(snapshot, now) if roll in journal.WAYS_BACK else {}
         if roll is Roll.ORIGINAL:
-            self._tend_replicas(fleet, work, out)
+            self._tend_replicas(snapshot, fleet, work, out)
         kept = in_turn(snapshot.nodes_of(roll), out) if roll in journal.WAYS_BACK else snapshot.nodes_of(roll)
         rows = {row.node_id: row for row in kept}
         seen = {}
@@ -294,9 +299,9 @@ class Roller:
             )
         )
 
-    def _tend_replicas(self, fleet: Fleet, work: _Work, out: Collection[int]) -> None:
+    def _tend_replicas(self, snapshot: Snapshot, fleet: Fleet, work: _Work, out: Collection[int]) -> None:
         if work.replicas is None:
-            work.replicas = ReplicasWatch(self._replicas, self._steady)
+            work.replicas = ReplicasWatch(self._replicas, self._steady, partial(self._hosts.away, snapshot.id))
         work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS) if each.id not in out}, out)
 
     def _whole_by_brokers(self, fleet: Fleet, work: _Work, out: Container[int]) -> tuple[Condition, ...]:
@@ -387,7 +392,9 @@ class Roller:
         """On a thread. Returns columns of the journal; raises the finding that stopped it."""
         match act:
             case NodeAct.PREPARE:
-                return self._prepare(snapshot, roll, fleet, node, image)
+                said = confirm(node, snapshot.migration.cluster_id, snapshot.inventory.zookeeper)
+                columns = self._prepare(snapshot, roll, fleet, node, image)
+                return {**columns, "detail": f"{columns['detail']}; {said}"}
             case NodeAct.STOP:
                 if roll in (Roll.STOCK, Roll.OURS):
                     self._stop_ours(snapshot, node)
@@ -439,7 +446,7 @@ class Roller:
         """For the way back. After the claim is gone, the log says nothing of topic ids any more."""
         kind = KIND_OF[roll]
         assert kind is not None, "a way back has a previous file"
-        columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
+        columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind), self._kafka_says)
         columns = {**columns, "kind": str(kind), "incarnation": _incarnation(snapshot, node)}
         if node.role != BROKERS:
             return columns
@@ -447,6 +454,10 @@ class Roller:
         if disks.trouble is not None:
             raise FindingError(disks.trouble)
         return {**columns, "detail": f"{columns['detail']}; {disks.said}"}
+
+    def _kafka_says(self, rendered: Rendered) -> str:
+        """Before the node is stopped. Raises Z2K-7035."""
+        return kafka_says(rendered, None if self._settings.fleets is None else self._settings.fleets / KAFKA)
 
     def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
         if roll in journal.WAYS_BACK:
@@ -466,8 +477,7 @@ class Roller:
             rendered = fleet.render(node, present, kind, passwords_encoded=bool(brokers_with_passwords(image)))
             checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
-            kafka = None if self._settings.fleets is None else self._settings.fleets / KAFKA
-            detail = f"{kind} file: {changed or 'nothing'} changes; {kafka_says(rendered, kafka)}"
+            detail = f"{kind} file: {changed or 'nothing'} changes; {self._kafka_says(rendered)}"
         if node.role == BROKERS and roll is not Roll.JOIN:  # which moves no log aside
             disks = look_at_disks(node, image, with_ids=True)
             if disks.trouble is not None:
@@ -589,12 +599,15 @@ class Roller:
                 return None
         if roll is Roll.ORIGINAL:
             whole = self._original_whole(evidence, snapshot, node, seen, work)
+            gone = _is_gone_in_zookeeper(snapshot, node)
             return NodeNow(
                 seen.process,
                 whole,
-                gone=_is_gone_in_zookeeper(snapshot, node),
+                gone=gone,
                 file_is_rendered=seen.rendered,
                 trouble=work.repeats.trouble(roll, node.id),
+                not_ended=not_ended(node, seen.process, gone=gone),
+                answered=seen.answered,
             )
         known = _log_of(snapshot)
         whole = node_whole(evidence, roll, row, known, seen.process, seen.rendered, seen.disks, work.quiet)
@@ -607,6 +620,8 @@ class Roller:
             file_is_rendered=seen.rendered,
             registered_anew=_registered_anew(snapshot, row),
             trouble=work.repeats.trouble(roll, node.id),
+            not_ended=not_ended(node, seen.process, gone=gone),
+            answered=seen.answered,
             registers_never=stock
             and seen.rendered is True
             and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
@@ -665,7 +680,10 @@ class Roller:
 
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
+        answered = False if isinstance(node.actuator, ByOthers) else None
         try:
+            if isinstance(node.actuator, ByOthers):
+                answered = node.actuator.answered()
             process = node.actuator.status().state
         except FindingError as error:
             log.warning("roll.status_not_read", node=node.id, reason=str(error))
@@ -678,6 +696,7 @@ class Roller:
         except FindingError:
             content = None
         seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
+        seen.answered = answered
         if looks_at_disks:
             disks = look_at_disks(node, image, with_ids=False)
             codes = () if disks.trouble is None else (disks.trouble.code,)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import random
 import sys
@@ -19,10 +20,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
+from migrator.findings.fleet import FILE_ABSENT
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
 from migrator.fleet.inventory import Inventory, parse_inventory
 from migrator.model.image import EMPTY
@@ -51,6 +56,19 @@ GUARDED = "/usr/lib/guard"
 TOPICS = 200
 ROUND_S = 0.5
 DECISIONS = 8
+COMES_BACK_S = 10.0
+ROLLED = 2
+LOGS_OF_A_DISK = 5
+FILE = """broker.id={id}
+zookeeper.connect=zk:2181
+zookeeper.metadata.migration.enable=true
+inter.broker.protocol.version=3.9
+listeners=PLAINTEXT://b{id}:9092
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.quorum.voters={voters}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+"""
 
 
 @dataclass
@@ -67,6 +85,19 @@ class Calls:
         time.sleep(self.call_s)
 
 
+@dataclass
+class Process:
+    """Of one host. started_at: by the steady clock; None while it is stopped. starts: of this run."""
+
+    started_at: float | None = 0.0
+    starts: int = 0
+
+    @property
+    def is_back(self) -> bool:
+        """Registered and in every ISR."""
+        return self.started_at is not None and time.monotonic() - self.started_at >= COMES_BACK_S
+
+
 @dataclass(frozen=True)
 class SlowHost:
     """One command, one sleep; with `read_many` in the shipped template, one for many paths."""
@@ -77,6 +108,7 @@ class SlowHost:
     calls: Calls
     ahead: frozenset[str] = frozenset()
     kind: str = "exec"
+    process: Process = field(default_factory=Process)
 
     def reading_ahead(self, paths: Sequence[str]) -> SlowHost:
         if not READS_MANY or set(paths) <= self.ahead:
@@ -87,6 +119,8 @@ class SlowHost:
     def read(self, path: str) -> bytes | None:
         if path not in self.ahead:
             self.calls.on(self.host)
+        if path not in self.files:
+            raise FILE_ABSENT.error(path=path, node=0)
         return self.files[path]
 
     def list(self, directory: str) -> tuple[str, ...] | None:
@@ -100,15 +134,21 @@ class SlowHost:
 
     def status(self) -> ProcessStatus:
         self.calls.on(self.host)
-        return ProcessStatus(ProcessState.RUNNING)
+        return ProcessStatus(ProcessState.STOPPED if self.process.started_at is None else ProcessState.RUNNING)
 
     def write(self, path: str, content: bytes) -> Performed:
+        self.calls.on(self.host)
+        self.files[path] = content
         return Done()
 
     def stop(self) -> Performed:
+        self.calls.on(self.host)
+        self.process.started_at = None
         return Done()
 
     def start(self) -> Performed:
+        self.calls.on(self.host)
+        self.process.started_at, self.process.starts = time.monotonic(), self.process.starts + 1
         return Done()
 
 
@@ -264,7 +304,7 @@ class Log:
             brokers=tuple(registered),
             voters=(LogVoter(3000, 100, 0, 0),),
         )
-        zookeeper = ZooKeeperObservation(holder=Holder.OURS)
+        zookeeper = ZooKeeperObservation(holder=Holder.OURS, migration_offset=100)
         return Observation(at, zookeeper=zookeeper, log=log, settled_since=at - 3600)
 
 
@@ -286,7 +326,8 @@ async def decisions(home: Path, fleet: Fleet) -> dict[str, Any]:
             snapshot: Snapshot = replace(service.snapshot, observation=log.now())
             await roller.step(snapshot, evidence(snapshot, time.time()), Roll.KRAFT)
             rounds.append(time.monotonic() - began)
-            await asyncio.sleep(max(ROUND_S - rounds[-1], 0.05))
+            if not ready():
+                await asyncio.sleep(max(ROUND_S - rounds[-1], 0.05))
 
     for _ in range(DECISIONS):
         log.back = False
@@ -308,6 +349,58 @@ async def decisions(home: Path, fleet: Fleet) -> dict[str, Any]:
     }
 
 
+def compared(call_s: float, snapshot: Snapshot, fleet: Fleet, now: float, *_: object) -> Any:
+    """As long as reading the files of 60 brokers takes, 16 beside each other; nothing differs."""
+    from state_machine.road.documents import RestartsDocument  # one that an earlier build does not have
+
+    time.sleep(call_s * 4)
+    return RestartsDocument(now)
+
+
+async def rolled(home: Path, inventory: Inventory, call_s: float) -> dict[str, Any]:
+    """Brokers go into KRaft mode with the times of the product; each comes back `COMES_BACK_S` after its start."""
+    inventory = msgspec.structs.replace(inventory, brokers=inventory.brokers[:ROLLED])
+    fleet = a_fleet(inventory, Calls(call_s), LOGS_OF_A_DISK)
+    hosts: dict[int, SlowHost] = {}
+    for node in fleet.of(BROKERS):
+        host: Any = node.actuator
+        text = FILE.format(id=node.id, voters=inventory.cluster.quorum.voters, logs=",".join(node.node.log_dirs))
+        host.files[node.path] = text.encode()
+        hosts[node.id] = host
+    service = a_service(home, fleet, Phase.ROLLING_BROKERS)
+    with service.store.writing() as session:
+        for broker in hosts:
+            session.delete(session.get_one(RoadNode, (service.number, Roll.KRAFT, broker)))
+    observer: Any = SimpleNamespace(log_of=lambda number: None)
+    roller = Roller(service.store, of_this(fleet), observer, SimpleNamespace(), service.settings)
+    nothing = SimpleNamespace()
+    compares = "restarts" in inspect.signature(RoadActs).parameters  # what a restart would change, of 60 brokers
+    beside: Any = {"restarts": partial(compared, call_s)} if compares else {}
+    road = RoadActs(service.store, of_this(fleet), nothing, nothing, service.settings, **beside)  # type: ignore[arg-type]
+    began, settled = time.monotonic(), time.time() - 3600
+    while True:
+        brokers = [
+            LogBroker(
+                each,
+                f"run-{host.process.starts}",
+                "KRaft" if host.process.starts else "ZooKeeper",
+                fenced=not host.process.is_back,
+            )
+            for each, host in hosts.items()
+        ]
+        if not all(each.ready for each in brokers):
+            settled = time.time()
+        log = msgspec.structs.replace(Log(0).now().log, brokers=tuple(brokers))
+        look = msgspec.structs.replace(Log(0).now(), log=log, settled_since=settled)
+        await road.tend(replace(service.snapshot, observation=look))
+        snapshot: Snapshot = replace(service.snapshot, observation=look)
+        said = await roller.step(snapshot, evidence(snapshot, time.time()), Roll.KRAFT)
+        if said is None:
+            return {"a_broker_of_a_roll_s": round((time.monotonic() - began) / ROLLED, 1)}
+        assert not said.reason.startswith("blocked"), said.reason
+        await asyncio.sleep(ROUND_S)
+
+
 async def measure(brokers: int, controllers: int, disks_each: int, call_s: float, seconds: float) -> dict[str, Any]:
     inventory = an_inventory(brokers, controllers, disks_each)
     with tempfile.TemporaryDirectory() as home:
@@ -315,6 +408,8 @@ async def measure(brokers: int, controllers: int, disks_each: int, call_s: float
         (Path(home) / "files").mkdir()
         (Path(home) / "decisions").mkdir()
         found = disks(inventory, call_s)
+        (Path(home) / "rolled").mkdir()
+        found |= await rolled(Path(home) / "rolled", inventory, call_s)
         found |= await decisions(Path(home) / "decisions", a_fleet(inventory, Calls(call_s), 1))
         return found | await files(Path(home) / "files", a_fleet(inventory, calls, 1), calls, seconds)
 

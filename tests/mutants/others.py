@@ -272,10 +272,37 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_hanging_hosts.py",),
     ),
     Fault(
+        "    if seen.process is ProcessState.STOPPED and seen.gone:\n",
+        "    if seen.process is ProcessState.STOPPED or seen.gone:\n",
+        "a broker that crashed counts as stopped by a person, and nothing keeps it from starting",
+        ("tests/unit/fleet/test_roll.py",),
+    ),
+    Fault(
+        "migrator/fleet/evidence.py",
+        "        (evidence.bundle == digest, ",
+        "        (True, ",
+        "evidence of another bundle is believed",
+        ("tests/unit/fleet/test_by_others.py",),
+    ),
+    Fault(
         "migrator/http/bounded_port.py",
         "        if answered or self.conn.their_state is h11.SEND_BODY or self._write_clock is not None:\n",
         "        if answered or self._write_clock is not None:\n",
         "half-sent bodies of strangers keep everybody else out",
         ("tests/unit/api/test_limits.py",),
+    ),
+    Fault(
+        PHASES + "road/identity/hosts.py",
+        "        if cluster_id and found is not None and found != cluster_id:",
+        "        if False:",
+        "a broker of another cluster with the same id is stopped and converted",
+        ("tests/unit/state_machine/test_identity_of_hosts.py",),
+    ),
+    Fault(
+        PHASES + "road/identity/hosts.py",
+        "    counted = node.role == BROKERS and not gone",
+        "    counted = False",
+        "the file of a broker that the cluster still has is written under it",
+        ("tests/unit/state_machine/test_identity_of_hosts.py",),
     ),
 )

@@ -100,13 +100,16 @@ class HostThreads:
     def __init__(self, at_once: int = AT_ONCE, per_host: int = PER_HOST) -> None:
         self._at_once = at_once
         self._per_host = per_host
+        self._lock = threading.Lock()
         self._calls: dict[int, HostCalls] = {}
         self._rounds: dict[int, ThreadPoolExecutor] = {}
 
     def calls(self, migration_id: int) -> HostCalls:
-        if migration_id not in self._calls:
-            self._calls[migration_id] = HostCalls(f"hosts-{migration_id}", self._at_once, self._per_host)
-        return self._calls[migration_id]
+        """Safe to use from any thread: two readings of one migration share its bounds."""
+        with self._lock:
+            if migration_id not in self._calls:
+                self._calls[migration_id] = HostCalls(f"hosts-{migration_id}", self._at_once, self._per_host)
+            return self._calls[migration_id]
 
     async def away(self, migration_id: int, work: Callable[..., Result], *given: Any) -> Result:
         """Blocking work that is about hosts, as `asyncio.to_thread` does it, on threads of this migration alone."""

@@ -1,6 +1,6 @@
 """What each node's host said last, each answer with its own age: one that hangs makes no other answer older.
 
-In:   nodes of a fleet, and what to ask of one. Out: by a node's name, a `Reading`.
+In:   nodes of a fleet, and what to ask of one. Out: by a node's name, a `NodeReading`.
 Elsewhere: threads (calls.py), how old an answer may be (policy/freshness.py).
 Rules: an answer is as old as the moment in which it was asked for; that nothing was answered is known when it is known.
 A round waits for a call until it lasted `PATIENCE_S`; then the answer before stands, with its age. A host with such a
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[Answer]):
+class NodeReading(Generic[Answer]):
     """answer: None while there is none, and `error` says why where that is known.
 
     at, ended_at: wall time when it was asked for, as of which it holds, and when that ended.
@@ -50,11 +50,11 @@ class NodeReadings(Generic[Answer]):
     clock: Callable[[], float] = time.time
     patience_s: float = PATIENCE_S
     _under_way: dict[str, Call] = field(default_factory=dict)
-    _last: dict[str, Reading[Answer]] = field(default_factory=dict)
+    _last: dict[str, NodeReading[Answer]] = field(default_factory=dict)
 
     def round(
         self, calls: HostCalls, snapshot: Snapshot, nodes: Sequence[FleetNode], ask: Callable[[FleetNode], Answer]
-    ) -> dict[str, Reading[Answer]]:
+    ) -> dict[str, NodeReading[Answer]]:
         """Blocks until each node answered or lost its patience. Raises what `ask` raises, but for a finding.
 
         An answer of before the last step of its node is none.
@@ -70,13 +70,13 @@ class NodeReadings(Generic[Answer]):
             wait(pending, LOOK_AGAIN_S, FIRST_COMPLETED)
         return {name: self._now(name, wanted) for name, wanted in rows.items()}
 
-    def _asked(self, node: FleetNode, ask: Callable[[FleetNode], Answer], rows: object) -> Reading[Answer]:
+    def _asked(self, node: FleetNode, ask: Callable[[FleetNode], Answer], rows: object) -> NodeReading[Answer]:
         at = self.clock()
         try:
             answer = ask(node)
         except FindingError as error:
-            return Reading(at, self.clock(), error=error, rows=rows)
-        return Reading(at, self.clock(), answer, rows=rows)
+            return NodeReading(at, self.clock(), error=error, rows=rows)
+        return NodeReading(at, self.clock(), answer, rows=rows)
 
     def _is_over(self, call: Call) -> bool:
         return call.result.done() or call.lasts_s >= self.patience_s
@@ -87,12 +87,12 @@ class NodeReadings(Generic[Answer]):
             del self._under_way[name]
             self._last[name] = call.result.result()
 
-    def _now(self, name: str, rows: object) -> Reading[Answer]:
+    def _now(self, name: str, rows: object) -> NodeReading[Answer]:
         self._keep(name)
         call, last = self._under_way.get(name), self._last.get(name)
         unanswered_s = 0.0 if call is None else call.lasts_s
         if last is None or last.rows != rows:
-            return Reading(self.clock(), self.clock(), unanswered_s=unanswered_s)
+            return NodeReading(self.clock(), self.clock(), unanswered_s=unanswered_s)
         return replace(last, unanswered_s=unanswered_s)
 
 

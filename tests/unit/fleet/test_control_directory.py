@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from tests.unit.fleet.test_transfer import SHIPPED
 
 
 @pytest.fixture
-def home() -> Path:
+def home() -> Iterator[Path]:
     """Short, as a socket's name has to be."""
-    return Path(tempfile.mkdtemp(dir="/tmp", prefix="z2k"))
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="z2k") as made:
+        yield Path(made)
 
 
 def test_it_is_made_for_this_user_alone_and_again_when_somebody_cleaned_up(home: Path) -> None:

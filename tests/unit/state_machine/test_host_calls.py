@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_a_host_that_hangs_makes_no_other_answer_older_and_is_named(tmp_path: Pa
     fleet = Fleet(
         an_inventory_file(), (on_own_host(Host({"/etc/kafka.properties": FILE}), 1), on_own_host(hangs, 2)), ""
     )
-    said: NodeReadings[NodeFiles] = NodeReadings(clock, patience_s=0.1)
+    said: NodeReadings[NodeFiles] = NodeReadings(clock, patience_s=1.0)
     with closing(HostCalls("test")) as calls:
         first = read_files(world.snapshot, fleet, clock(), said, calls)
         assert list(first.checksums) == ["broker 1"]
@@ -110,6 +111,7 @@ def test_a_host_that_hangs_makes_no_other_answer_older_and_is_named(tmp_path: Pa
         found = file_findings(world.snapshot, msgspec.structs.replace(first, unanswered={"broker 2": 12.0}))
         assert HOST_UNANSWERED.code == "Z2K-7055" in {each.code for each in found}
         hangs.opened.set()
+        wait([call.result for call in said._under_way.values()])
         clock.pass_by(30)
         second = read_files(world.snapshot, fleet, clock(), said, calls)
         assert second.read_at == {"broker 1": 130.0, "broker 2": 130.0}
@@ -129,7 +131,7 @@ def test_an_answer_of_before_the_last_step_of_its_node_is_none(tmp_path: Path) -
     world, clock, host = World(tmp_path), Clock(100.0), Gate()
     host.opened.set()
     node = on_own_host(host, 1)
-    said: NodeReadings[int] = NodeReadings(clock, patience_s=0.1)
+    said: NodeReadings[int] = NodeReadings(clock, patience_s=1.0)
     with closing(HostCalls("test")) as calls:
         ask = lambda each: len(each.actuator.read(each.path) or b"")  # noqa: E731
         assert said.round(calls, world.snapshot, [node], ask)["broker 1"].answer == len(FILE)

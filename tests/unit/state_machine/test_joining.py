@@ -26,7 +26,7 @@ from state_machine.policy.road_observations import Roll
 from state_machine.road.documents import RestartFound
 from state_machine.road.file_watch import compared_file
 from state_machine.road.fleet import Fleets
-from state_machine.road.hosts.node_readings import Reading
+from state_machine.road.hosts.node_readings import NodeReading
 from state_machine.tables import RoadNode
 from tests.unit.state_machine.test_rolling import BROKERS, Hosts
 from tests.unit.state_machine.world import World
@@ -360,9 +360,9 @@ def test_the_file_of_a_broker_is_compared_with_what_it_runs_with_and_the_migrati
 
     def compared(applied: Applied) -> list[Occurrence]:
         try:
-            said: Reading[bytes | None] = Reading(0.0, 0.0, node.actuator.read(node.path))
+            said: NodeReading[bytes | None] = NodeReading(0.0, 0.0, node.actuator.read(node.path))
         except FindingError as error:
-            said = Reading(0.0, 0.0, error=error)
+            said = NodeReading(0.0, 0.0, error=error)
         return list(compared_file(fleet, node, applied, said))
 
     runs = Applied(dict(parse_properties(file.read_bytes(), "file").values), {str(file.parent / "logs"): 3})

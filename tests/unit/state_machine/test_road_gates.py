@@ -83,6 +83,7 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         "limits": RoadLimits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
         "backed_up": 10.0,
         "restarts": RestartsObserved(5.0),
+        "named": BROKERS,
         "guards": tuple(GuardObserved(node, "proven", "the guard starts it") for node in NODES),
         **(road or {}),
     }

@@ -122,13 +122,19 @@ class Rolling(World):
         )
         self.crashes = dict.fromkeys(BROKERS, 0)
         self.stale = False
-        """The cluster has not noticed yet who ended: registrations stay as they are, each with the right mode."""
+        """The cluster has not noticed yet who started: registrations stay as they are, each with the right mode. A
+        broker that ended is fenced."""
+        self.unfenced: set[int] = set()
+        """Brokers that the cluster counts as present whatever their hosts say."""
         self.start_service()
 
     def register(self) -> None:
         """What brokers that run have registered: a start of a KRaft file makes a new incarnation in KRaft mode."""
         if self.stale:
-            kept = tuple(msgspec.structs.replace(each, mode="KRaft") for each in self.log.observed.brokers)
+            kept = tuple(
+                msgspec.structs.replace(each, mode="KRaft", fenced=not self.hosts.runs(each.id))
+                for each in self.log.observed.brokers
+            )
             self.log.observed = msgspec.structs.replace(self.log.observed, brokers=kept)
             return
         brokers = []
@@ -138,7 +144,12 @@ class Rolling(World):
             started = self.hosts.acts.read_text().count(f"start {number}\n")
             mode = "KRaft" if kraft and started else "ZooKeeper"
             brokers.append(
-                LogBroker(number, f"run-{started}-{self.crashes[number]}", mode, fenced=not self.hosts.runs(number))
+                LogBroker(
+                    number,
+                    f"run-{started}-{self.crashes[number]}",
+                    mode,
+                    fenced=not self.hosts.runs(number) and number not in self.unfenced,
+                )
             )
         down = sum(each.fenced for each in brokers)
         self.log.observed = LogObservation(
