@@ -343,3 +343,19 @@ CONTROLLER_FILES_DIFFER = Finding(
     remedy="Name one file in both: `properties` of the controller in the inventory file, and in the migration. A copy "
     "of a controller elsewhere has to be copied again.",
 )
+
+EXCHANGE_SHARED = Finding(
+    code="Z2K-7059",
+    says="The exchange {exchange} has steps of node {node} for the cluster {other}, not for {cluster}.",
+    means="Two clusters share one exchange, so that a person could carry out the step of the wrong one. Nothing is "
+    "asked for and nothing is read there.",
+    remedy="Give each inventory an `exchange` of its own, and move the steps of the other cluster away.",
+)
+
+COPY_WANTED = Finding(
+    code="Z2K-7060",
+    says="A copy of {path} of node {node} on {host} is wanted as {copy}: {reason}.",
+    means="The service does not reach this host. It knows the file only from a copy that somebody puts there.",
+    remedy="Copy the file from the host without keeping its time (`scp`, not `scp -p`). Where there is no such file on "
+    "the host, create an empty file of the same name with `.absent` behind it.",
+)

@@ -8,7 +8,7 @@ Errors: Z2K-7020.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 from migrator.findings.finding import Occurrence
 from migrator.findings.fleet import TEMPLATE_REFUSED, TRANSFER_NOT_PROVEN
@@ -34,13 +34,25 @@ def actuator_for(inventory: Inventory, node: Node, templates: Path) -> Actuator:
         case document.ExecActuator():
             return exec_actuator_for(inventory, node, spec, templates)
         case document.ManualActuator():
-            return ByOthers("manual", node.id, node.host, name_of_process(node), Path(spec.exchange))
+            return _by_others("manual", inventory, node, spec.exchange)
         case document.ExternalActuator():
-            return ByOthers("external", node.id, node.host, name_of_process(node), Path(spec.exchange))
+            return _by_others("external", inventory, node, spec.exchange)
         case document.LabActuator():
             raise TEMPLATE_REFUSED.error(file="lab", reason="the actuator `lab` exists in the laboratory only")
         case _:
             assert_never(spec)
+
+
+def _by_others(who: Literal["manual", "external"], inventory: Inventory, node: Node, exchange: str) -> ByOthers:
+    return ByOthers(
+        who,
+        node.id,
+        node.host,
+        name_of_process(node),
+        Path(exchange),
+        cluster=inventory.cluster.name,
+        age_max_s=float(inventory.timeouts.evidence),
+    )
 
 
 def exec_actuator_for(

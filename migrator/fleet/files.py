@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.fleet import DRIFT_FOUND, FILE_ABSENT, FILE_MOVED, WRITE_NOT_VERIFIED
+from migrator.findings.fleet import COPY_WANTED, DRIFT_FOUND, FILE_ABSENT, FILE_MOVED, WRITE_NOT_VERIFIED
 from migrator.fleet.actuator import Actuator, Instruction
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import Rendered
@@ -120,8 +120,10 @@ def write_file(
             raise FILE_MOVED.error(path=path, node=node)
         assert kept is not None
         if present.checksum != wanted and not _is_kept(actuator, kept, present):
-            answer = actuator.write(kept, present.content)
-            if not isinstance(answer, Instruction) and not _is_kept(actuator, kept, present):
+            keeping = actuator.write(kept, present.content)
+            if isinstance(keeping, Instruction):
+                return keeping  # nobody is told to replace a file before its predecessor lies there
+            if not _is_kept(actuator, kept, present):
                 raise WRITE_NOT_VERIFIED.error(path=kept, node=node, reason="the predecessor was not kept")
         if now is not None and now.checksum == wanted:
             return Written(path, wanted, kept, present.checksum, verified=True)
@@ -161,7 +163,7 @@ def _is_kept(actuator: Actuator, kept: str, present: Present) -> bool:
     try:
         found = read_present(actuator, kept)
     except FindingError as error:
-        if error.code == FILE_ABSENT.code:
+        if error.code in (FILE_ABSENT.code, COPY_WANTED.code):
             return False
         raise
     return found is not None and found.checksum == present.checksum

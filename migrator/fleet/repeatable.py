@@ -6,8 +6,9 @@ Nothing blocks meanwhile: between two attempts the roll looks at the node and de
 alone was lost is not repeated, and a person may go back or pause.
 Rules: a connection that was lost, bytes that did not arrive whole, a command that could not be started and one that did
 not end in time are no answer: the act is repeated until the time of its node is over. A command that ended with an exit
-code answered: it is asked `ANSWERS_MAX` times, since a supervisor may have been busy. Every other finding is a decision
-of ours, and stands.
+code answered: it is asked `ANSWERS_MAX` times, since a supervisor may have been busy. What waits for a person (a copy,
+better evidence) is looked for again every few seconds; how long, the deadline of the node says. Every other finding is
+a decision of ours, and stands.
 """
 
 from __future__ import annotations
@@ -19,12 +20,21 @@ from typing import Final
 import structlog
 
 from migrator.findings.finding import FindingError
-from migrator.findings.fleet import ACT_FAILED, ACT_TOO_SLOW, HOST_NOT_REACHED, TRANSFER_CUT
+from migrator.findings.fleet import (
+    ACT_FAILED,
+    ACT_TOO_SLOW,
+    COPY_WANTED,
+    EVIDENCE_REFUSED,
+    HOST_NOT_REACHED,
+    TRANSFER_CUT,
+)
 
 NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code, TRANSFER_CUT.code})
+BY_A_PERSON: Final = frozenset({COPY_WANTED.code, EVIDENCE_REFUSED.code})
 ANSWERS_MAX: Final = 3
 FIRST_PAUSE_S: Final = 1.0
 PAUSE_MAX_S: Final = 30.0
+PERSON_PAUSE_S: Final = 5.0
 
 log = structlog.get_logger()
 
@@ -53,6 +63,9 @@ class Repetition:
         """Note an attempt that failed. False: a person decides. limit_s: from the first failure."""
         self.times += 1
         self.said = f"{error.code} {error.occurrence.text}"
+        if error.code in BY_A_PERSON:
+            self.again_at = now + PERSON_PAUSE_S
+            return True
         self.again_at = now + pause_s(self.times)
         if gave_no_answer(error):
             return now - self.since < limit_s
@@ -71,10 +84,12 @@ class Repeats:
         """In words when it is done again; None: a person decides. limit_s: from the first failure of this act."""
         now, key = self.steady(), (roll, node, act)
         kept = self._acts.setdefault(key, Repetition(now, now))
+        before = kept.said
         if not kept.after(error, now, limit_s):
             del self._acts[key]
             return None
-        log.warning("roll.act_again", roll=roll, node=node, act=act, times=kept.times, reason=kept.said)
+        if error.code not in BY_A_PERSON or kept.said != before:
+            log.warning("roll.act_again", roll=roll, node=node, act=act, times=kept.times, reason=kept.said)
         return self.waits(roll, node, act)
 
     def waits(self, roll: str, node: int, act: str) -> str | None:

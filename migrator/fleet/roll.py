@@ -110,6 +110,7 @@ class NodeNow:
     registers_never:  only another restart makes it register.
     trouble:          why its act is being repeated; empty when it is not.
     not_ended:        why it may not have ended, by its host or by the cluster; empty when both say that it has.
+    answered:         a person left evidence for all that is asked; None where no person acts on this node.
     """
 
     process: ProcessState
@@ -120,6 +121,7 @@ class NodeNow:
     registers_never: bool = False
     trouble: str = ""
     not_ended: str = ""
+    answered: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,22 +259,33 @@ def _stopping(entry: RollEntry, seen: NodeNow, cluster: Verdict) -> Decision:
     """
     if entry.began_s == 0.0 and seen.process is ProcessState.RUNNING and not seen.gone and not cluster.holds:
         return Wait(f"before {entry.name} is stopped again: {cluster.reason()}")
-    if entry.back and not entry.instruction:
+    if (entry.back or seen.answered is not None) and not entry.instruction:
         return Perform(entry.id, NodeAct.STOP)
+    if entry.instruction:
+        return _stopping_by_hand(entry, seen)
     if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):
         return Reached(entry.id, RollStep.STOPPED)
-    return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, NodeAct.STOP)
+    return Perform(entry.id, NodeAct.STOP)
+
+
+def _stopping_by_hand(entry: RollEntry, seen: NodeNow) -> Decision:
+    """Both have to say it: who stopped it, and the cluster. A node that only crashed is not kept from starting."""
+    if seen.process is ProcessState.STOPPED and seen.gone:
+        return Reached(entry.id, RollStep.STOPPED)
+    if seen.process is ProcessState.STOPPED:
+        return Wait(f"there is evidence that {entry.name} is stopped, and the cluster still counts it as present")
+    return Perform(entry.id, NodeAct.STOP) if seen.answered else Wait(_instructed(entry))
 
 
 def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
-    """A file that cannot be read is taken as written once its instruction was shown: the start's evidence counts."""
+    """What a person writes is done when the act finds evidence of all of it."""
     if seen.process is ProcessState.RUNNING:
         return Fail(entry.id, NODE_STARTED_BY_OTHERS.found(node=entry.name))
     if not entry.instruction:
         if seen.not_ended:
             return Wait(f"{entry.name} is stopped, and its file is not written yet: {seen.not_ended}")
         return Perform(entry.id, NodeAct.WRITE)
-    return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, RollStep.WRITTEN)
+    return Perform(entry.id, NodeAct.WRITE) if seen.answered else Wait(_instructed(entry))
 
 
 def _started(entry: RollEntry, seen: NodeNow, cluster: Verdict) -> Decision:

@@ -20,6 +20,7 @@ from migrator.findings.fleet import INVENTORY_NOT_OWNED, INVENTORY_UNREADABLE
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.actuators import actuator_for, transfer_findings
+from migrator.fleet.by_others import ByOthers
 from migrator.fleet.files import Present
 from migrator.fleet.inventory import Inventory, Node, parse_inventory, require_inventory, wanted_of
 from migrator.fleet.render import FileKind, Rendered, render
@@ -87,6 +88,16 @@ class Fleet:
 
     def node(self, role: str, node_id: int) -> FleetNode | None:
         return next((each for each in self.nodes if (each.role, each.id) == (role, node_id)), None)
+
+    def of_cluster(self, cluster_id: str | None) -> Fleet:
+        """Where persons act, they have to say of which cluster the host is. None: it is not known."""
+        nodes = [
+            replace(each, actuator=replace(each.actuator, cluster_id=cluster_id or ""))
+            if isinstance(each.actuator, ByOthers)
+            else each
+            for each in self.nodes
+        ]
+        return replace(self, nodes=tuple(nodes))
 
     def render(self, node: FleetNode, present: Present, kind: FileKind, *, passwords_encoded: bool = False) -> Rendered:
         """Raises the first finding that forbids to write it. passwords_encoded: also where the inventory does not say

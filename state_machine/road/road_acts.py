@@ -316,7 +316,7 @@ class RoadActs:
     def _read_files(self, snapshot: Snapshot, work: _Work) -> FilesDocument:
         now = self._clock()
         try:
-            fleet = self._fleets.fleet(snapshot.migration.name)
+            fleet = self._fleets.fleet(snapshot.migration.name).of_cluster(snapshot.migration.cluster_id)
             calls = self._hosts.calls(snapshot.id)
             return read_files(snapshot, fleet, now, work.files_said, calls, self._settings.drift_every_s)
         except FindingError as error:

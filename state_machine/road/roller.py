@@ -25,6 +25,7 @@ from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, NODE_NOT_AS_JO
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.asked_parser import KAFKA, kafka_says
+from migrator.fleet.by_others import ByOthers
 from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
@@ -141,6 +142,7 @@ class _Seen:
     process: ProcessState
     rendered: bool | None = None
     disks: Condition | None = None
+    answered: bool | None = None
 
 
 @dataclass(slots=True)
@@ -195,6 +197,7 @@ class Roller:
         except FindingError as error:
             found = error.occurrence
             return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
+        fleet = fleet.of_cluster(snapshot.migration.cluster_id)
         rows = snapshot.nodes_of(roll)
         wanted = _wanted(snapshot, fleet, roll, self._clock())
         going = any(row.step == RollStep.FAILED or RollStep(row.step) in UNDER_WAY for row in rows)
@@ -604,6 +607,7 @@ class Roller:
                 file_is_rendered=seen.rendered,
                 trouble=work.repeats.trouble(roll, node.id),
                 not_ended=not_ended(node, seen.process, gone=gone),
+                answered=seen.answered,
             )
         known = _log_of(snapshot)
         whole = node_whole(evidence, roll, row, known, seen.process, seen.rendered, seen.disks, work.quiet)
@@ -617,6 +621,7 @@ class Roller:
             registered_anew=_registered_anew(snapshot, row),
             trouble=work.repeats.trouble(roll, node.id),
             not_ended=not_ended(node, seen.process, gone=gone),
+            answered=seen.answered,
             registers_never=stock
             and seen.rendered is True
             and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
@@ -675,7 +680,10 @@ class Roller:
 
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
+        answered = False if isinstance(node.actuator, ByOthers) else None
         try:
+            if isinstance(node.actuator, ByOthers):
+                answered = node.actuator.answered()
             process = node.actuator.status().state
         except FindingError as error:
             log.warning("roll.status_not_read", node=node.id, reason=str(error))
@@ -688,6 +696,7 @@ class Roller:
         except FindingError:
             content = None
         seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
+        seen.answered = answered
         if looks_at_disks:
             disks = look_at_disks(node, image, with_ids=False)
             codes = () if disks.trouble is None else (disks.trouble.code,)

@@ -13,9 +13,8 @@ import pytest
 
 from migrator.commands.bounded import run_command
 from migrator.findings.finding import FindingError
-from migrator.fleet.actuator import Instruction, ProcessState
+from migrator.fleet.actuator import ProcessState
 from migrator.fleet.actuators import actuator_for
-from migrator.fleet.by_others import ByOthers
 from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.files import Present, Written, write_file
 from migrator.fleet.inventory import parse_inventory
@@ -213,56 +212,3 @@ def test_each_kind_of_actuator_is_made_from_the_inventory(tmp_path: Path) -> Non
 def test_a_value_that_a_node_lacks_is_a_finding_and_no_empty_word(tmp_path: Path) -> None:
     host = a_host(tmp_path, stop={"argv": ["true", "{unit}"]})
     assert code_of(host.stop) == "Z2K-7020"
-
-
-# --- by others --------------------------------------------------------------------------------------------
-
-
-def others(exchange: Path) -> ByOthers:
-    return ByOthers("external", 1, "b1", "kafka.service", exchange)
-
-
-def asked(answer: object) -> Instruction:
-    assert isinstance(answer, Instruction)
-    assert answer.bundle is not None
-    return answer
-
-
-def test_a_bundle_says_what_to_do_where_and_holds_the_file_for_its_owner_alone(tmp_path: Path) -> None:
-    instruction = asked(others(tmp_path).write("/etc/kafka/server.properties", b"a=1\n"))
-    bundle = Path(instruction.bundle or "")
-    assert (bundle / "new-file").read_bytes() == b"a=1\n"
-    assert "b1" in instruction.text
-    assert "/etc/kafka/server.properties" in instruction.text
-    assert str(bundle / "new-file") in instruction.text
-    assert {each.stat().st_mode & 0o077 for each in (bundle, *bundle.iterdir())} == {0}
-    assert others(tmp_path).write("/etc/kafka/server.properties", b"a=1\n") == instruction  # asked again, same bundle
-
-
-def test_an_act_is_done_only_with_evidence_of_this_very_step(tmp_path: Path) -> None:
-    instruction = asked(others(tmp_path).write("/etc/f", b"a=1\n"))
-    bundle = Path(instruction.bundle or "")
-    assert others(tmp_path).evidence_of(instruction) is None
-    step = msgspec.json.decode((bundle / "step.json").read_bytes())
-    said = {"step": step["step"], "by": "ansible", "at": "2026-11-24T10:00:00Z", "sha256": step["sha256"]}
-    for wrong in ({"sha256": "0" * 64}, {"step": "stop-0001"}, {"at": "yesterday"}, {"extra": 1}):
-        (bundle / "evidence.json").write_bytes(msgspec.json.encode({**said, **wrong}))
-        with pytest.raises(FindingError) as error:
-            others(tmp_path).evidence_of(instruction)
-        assert error.value.code == "Z2K-7026"
-    (bundle / "evidence.json").write_bytes(msgspec.json.encode(said))
-    evidence = others(tmp_path).evidence_of(instruction)
-    assert evidence is not None
-    assert evidence.by == "ansible"
-    assert others(tmp_path).write("/etc/f", b"a=1\n") != instruction  # the next one is another step
-
-
-def test_what_nobody_copied_is_not_read_and_never_empty(tmp_path: Path) -> None:
-    assert others(tmp_path).read("/etc/kafka/server.properties") is None
-    assert others(tmp_path).list("/data") is None
-    assert others(tmp_path).status().state is ProcessState.NOT_READ
-    copy = tmp_path / "1" / "present" / "etc/kafka/server.properties"
-    copy.parent.mkdir(parents=True)
-    copy.write_bytes(b"a=1\n")
-    assert others(tmp_path).read("/etc/kafka/../kafka/server.properties") == b"a=1\n"
-    assert others(tmp_path).read("/../../../1/present/etc/kafka/server.properties") is None

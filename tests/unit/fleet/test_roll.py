@@ -126,18 +126,29 @@ def test_an_act_that_the_host_refused_is_named() -> None:
     assert decision.cause.text == "The act stop of broker 1 failed: permission denied."
 
 
-def test_what_a_person_has_to_do_is_shown_until_there_is_evidence_of_it() -> None:
+def test_a_stop_by_a_person_is_reached_when_there_is_evidence_and_the_cluster_says_so_too() -> None:
+    asked = Wait("a person has to act on broker 1: stop kafka on host1")
     told = broker(1, RollStep.STOPPING, instruction="stop kafka on host1")
-    assert decide([told], now(nodes={1: seen(ProcessState.RUNNING)})) == Wait(
-        "a person has to act on broker 1: stop kafka on host1"
-    )
-    gone = seen(ProcessState.NOT_READ, gone=True)
-    assert decide([told], now(nodes={1: gone})) == Reached(1, RollStep.STOPPED)
-    written = broker(1, RollStep.STOPPED, instruction="write this file")
-    not_yet = seen(ProcessState.STOPPED, file_is_rendered=False)
-    assert isinstance(decide([written], now(nodes={1: not_yet})), Wait)
-    done = seen(ProcessState.STOPPED, file_is_rendered=True)
-    assert decide([written], now(nodes={1: done})) == Reached(1, RollStep.WRITTEN)
+    silent = seen(ProcessState.NOT_READ, answered=False)
+    assert decide([replace(told, instruction="")], now(nodes={1: replace(silent, gone=True)})) == Perform(
+        1, NodeAct.STOP
+    ), "it crashed, and nobody was asked yet"
+    assert decide([told], now(nodes={1: silent})) == asked
+    assert decide([told], now(nodes={1: replace(silent, gone=True)})) == asked, "a crash is no stop"
+    refused = replace(silent, answered=True)
+    assert decide([told], now(nodes={1: refused})) == Perform(1, NodeAct.STOP), "which says why"
+    said = seen(ProcessState.STOPPED, answered=True)
+    assert "the cluster still counts it as present" in str(decide([told], now(nodes={1: said})))
+    assert decide([told], now(nodes={1: replace(said, gone=True)})) == Reached(1, RollStep.STOPPED)
+
+
+@pytest.mark.parametrize("rendered", [True, False, None])
+def test_a_file_that_a_person_writes_is_looked_at_again_when_there_is_evidence_of_all(rendered: bool | None) -> None:
+    """Whatever copies say meanwhile: an old one says nothing, and none says nothing either."""
+    told = broker(1, RollStep.STOPPED, instruction="write this file")
+    silent = seen(ProcessState.STOPPED, file_is_rendered=rendered, answered=False)
+    assert decide([told], now(nodes={1: silent})) == Wait("a person has to act on broker 1: write this file")
+    assert decide([told], now(nodes={1: replace(silent, answered=True)})) == Perform(1, NodeAct.WRITE)
 
 
 def test_the_next_node_waits_until_the_last_one_is_whole() -> None:
