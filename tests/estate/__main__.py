@@ -70,9 +70,9 @@ def _run(world: EstateWorld, seeds: range, limit_s: float) -> int:
         done += 1
         effects.update(str(each.effect) for each in result.reached)
         ends[result.phase] += 1
+        print(result, flush=True)
         if result.violations:
             violated.append(seed)
-            print(result, flush=True)
             print(f"  again: python -m tests.estate --first {seed} --seeds 1 --trace", flush=True)
     seconds = time.monotonic() - began
     print(f"{done} runs in {seconds:.0f} s: {dict(ends)}; violated: {len(violated)} {violated}")

@@ -158,7 +158,8 @@ class Host:
         words = [str(self.tree / "bin" / "boot"), str(self.tree), str(self.tree.parent), self.name]
         network = f"--net=/proc/{self._holder}/ns/net"
         own = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child=SIGKILL"]
-        self.init = subprocess.Popen(["nsenter", network, *own, *words], start_new_session=True)
+        with (self.tree / "log" / "boot").open("ab") as said:
+            self.init = subprocess.Popen(["nsenter", network, *own, *words], start_new_session=True, stderr=said)
         _until(self._listens, f"the sshd of {self.name} does not listen")
 
     def _listens(self) -> bool:

@@ -272,6 +272,7 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_hanging_hosts.py",),
     ),
     Fault(
+        "migrator/fleet/roll.py",
         "    if seen.process is ProcessState.STOPPED and seen.gone:\n",
         "    if seen.process is ProcessState.STOPPED or seen.gone:\n",
         "a broker that crashed counts as stopped by a person, and nothing keeps it from starting",
