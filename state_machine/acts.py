@@ -18,11 +18,14 @@ from migrator.control_api.states import State
 from migrator.findings.driver import BROKERS_FORWARD_NOTHING, MIRROR_STOPPED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
+from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_schedule import AuditSchedule, schedule_findings
 from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
+from state_machine.evidence import asked_by
+from state_machine.evidence import evidence as evidence_at
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
@@ -39,8 +42,10 @@ from state_machine.policy.gates import (
 from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.policy.road_conditions import road_of
+from state_machine.policy.road_gates import finalize_evidence
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.way_back_gates import cluster_has_returned, is_only_not_audited, ours_lead_again
+from state_machine.road.finalize.before import is_begun
 from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.settings import ServiceSettings
@@ -76,6 +81,7 @@ class Acts:
         znodes: OwnZnodes | None = None,
     ) -> None:
         self._road = road
+        road.finalize_gate = self._finalize_gate
         self._znodes = znodes
         self._store = store
         self._control = control
@@ -108,7 +114,7 @@ class Acts:
 
     async def act(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Audits that somebody asked for or that are due, then the act of the phase."""
-        if snapshot.phase in AUDITED:
+        if snapshot.phase in AUDITED and not is_begun(snapshot):
             await self._schedule.tend(snapshot)
         else:
             self._schedule.forget(snapshot.id)
@@ -279,6 +285,9 @@ class Acts:
         if released is not None:
             return released
         return self._then(snapshot, evidence, await self._road.soak(snapshot, evidence))
+
+    def _finalize_gate(self, snapshot: Snapshot, who: str) -> Verdict:
+        return finalize_evidence(asked_by(evidence_at(snapshot, self._clock()), who))
 
     async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         going = await self._road.finalizing(snapshot, evidence)

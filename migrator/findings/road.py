@@ -100,6 +100,14 @@ FINALIZE_INTENT_STANDS = Finding(
     remedy="Go forward. If no controller was started without the flag, the runbook says how to prove it.",
 )
 
+FINALIZE_WAITS = Finding(
+    code="Z2K-4235",
+    says="The finalize has not begun, and does not begin: {reason}.",
+    means="Every controller runs with the migration flag, as in the soak. The gate was open when FINALIZING was "
+    "requested; it is asked again before the first controller is stopped, and something changed meanwhile.",
+    remedy="Correct what the message names. The finalize then begins by itself.",
+)
+
 FLAG_REMOVED_EARLY = Finding(
     code="Z2K-4212",
     says="{path} of controller {node} has no migration flag, and nothing was approved.",

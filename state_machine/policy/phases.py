@@ -95,8 +95,14 @@ BEYOND_DUAL_WRITE: Final = (
 )
 """What the service leads through by rolling restarts; drivers of ours only go on with dual-write in them."""
 
-AUDITED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
-"""Both sides are written, so audits run by their schedule."""
+AUDITED: Final = (
+    Phase.DUAL_WRITE,
+    Phase.ROLLING_BROKERS,
+    Phase.REPLACING_CONTROLLERS,
+    Phase.SOAK,
+    Phase.FINALIZING,
+)
+"""Both sides are written, so audits run by their schedule. In FINALIZING until its first controller is stopped."""
 
 LED_BACK_FROM: Final = (Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
 """A rollback from here restarts nodes, and the service leads it."""

@@ -22,12 +22,12 @@ from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import (
     BACKUP_FAILED,
     CANARY_OVER_BUDGET,
-    FINALIZE_INTENT_STANDS,
     ZOOKEEPER_STILL_REACHABLE,
 )
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.roll import RollStep
 from migrator.model.connect_string import chroot_of
+from migrator.model.verdict import Verdict
 from migrator.zk import paths
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
@@ -62,6 +62,7 @@ from state_machine.road.file_watch import (
     read_files,
     restart_occurrences,
 )
+from state_machine.road.finalize.before import FreshFiles, is_waiting, never_asked, not_now
 from state_machine.road.fleet import Fleet, Fleets, trouble_of
 from state_machine.road.intent import FinalizeIntent, write_intent
 from state_machine.road.road_evidence import next_phase, road_evidence
@@ -93,6 +94,7 @@ class _Work:
 
     files: asyncio.Task[FilesDocument] | None = None
     files_at: float = -1e9
+    fresh: FreshFiles = field(default_factory=FreshFiles)
     restarts: asyncio.Task[RestartsDocument] | None = None
     restarts_at: float = -1e9
     backup: asyncio.Task[None] | None = None
@@ -128,6 +130,9 @@ class RoadActs:
         self._clock = clock
         self._steady = steady
         self._work: dict[int, _Work] = {}
+        self.finalize_gate: Callable[[Snapshot, str], Verdict] = never_asked
+        """The gate of FINALIZING, as it is now, for the person who requested it; who acts puts it here."""
+        roller.before_stop[Roll.FINAL] = self._before_finalize
 
     async def tend(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
         """What goes on beside the phase's own act: files, backups, configured times. Returns what is amiss."""
@@ -194,9 +199,7 @@ class RoadActs:
         return led or WaitingReason("done: every stock controller was restarted, and led once")
 
     async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
-        """The intent stands before the first node is touched."""
-        if document(snapshot, INTENT, IntentDocument) is None:
-            return await self._intend(snapshot)
+        """Gate and intent come with the first stop (`_before_finalize`)."""
         finalized = await self._roller.step(snapshot, evidence, Roll.FINAL)
         return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
@@ -240,11 +243,30 @@ class RoadActs:
 
     # --- finalize ------------------------------------------------------------------------------------------
 
-    async def _intend(self, snapshot: Snapshot) -> WaitingReason:
-        """Znode first: a row without it would let nobody else see what was begun."""
-        approval = snapshot.approval
+    async def _before_finalize(self, snapshot: Snapshot) -> WaitingReason | None:
+        """Before the first controller is stopped: all of the gate as it is now, then the intent. None: both are there.
+
+        Of the others the gate says nothing any more: the first one may have ended the migration.
+        """
+        snapshot = await self._store.away(self._store.snapshot, snapshot.id)  # with what this round has written down
+        if not is_waiting(snapshot):
+            return None
         events = await self._store.away(self._store.events, snapshot.id)
         who = next((each.who for each in reversed(events) if each.to_phase == Phase.FINALIZING), "unknown")
+        verdict = self.finalize_gate(snapshot, who)
+        work = self._work.setdefault(snapshot.id, _Work())
+        if not verdict.holds:
+            work.fresh.forget()
+            return not_now(verdict)
+        if work.fresh.ask(self._steady()):
+            work.files_at = -1e9
+        if not work.fresh.are_known:
+            return WaitingReason("waiting: before the first controller is stopped, every file is read once more")
+        return await self._intend(snapshot, who) if document(snapshot, INTENT, IntentDocument) is None else None
+
+    async def _intend(self, snapshot: Snapshot, who: str) -> WaitingReason | None:
+        """Znode first: a row without it would let nobody else see what was begun."""
+        approval = snapshot.approval
         intent = FinalizeIntent(
             migration=snapshot.migration.name,
             cluster=snapshot.migration.cluster_id or "",
@@ -261,7 +283,7 @@ class RoadActs:
             snapshot, INTENT, IntentDocument(at=self._clock(), path=paths.FINALIZE_INTENT, text=text, who=who)
         )
         log.warning("finalize.intended", path=paths.FINALIZE_INTENT, text=text)
-        return WaitingReason(f"waiting: {FINALIZE_INTENT_STANDS.found(path=paths.FINALIZE_INTENT, text=text).text}")
+        return None
 
     # --- files, backups, times -----------------------------------------------------------------------------
 
@@ -286,6 +308,7 @@ class RoadActs:
                 work.files_at = self._steady() - self._settings.drift_every_s + 1.0  # a file moved while it was read
             else:
                 await self._keep(snapshot, FILES, found)
+                work.fresh.are_read()
             return
         last = document(snapshot, FILES, FilesDocument)
         changed = last is not None and any(
@@ -294,6 +317,7 @@ class RoadActs:
         since = self._steady() - work.files_at
         if since >= self._settings.drift_every_s or (changed and since >= 1.0):
             work.files_at = self._steady()
+            work.fresh.are_begun(work.files_at)
             work.files = asyncio.create_task(asyncio.to_thread(self._read_files, snapshot))
 
     def _read_files(self, snapshot: Snapshot) -> FilesDocument:

@@ -55,6 +55,7 @@ from state_machine.road.documents import (
     document,
 )
 from state_machine.road.file_watch import restart_occurrences
+from state_machine.road.finalize.before import gate_since, is_waiting
 from state_machine.road.way_back import way_back
 from state_machine.store import ON_THE_ROAD, Snapshot
 
@@ -274,15 +275,15 @@ def next_phase(phase: Phase) -> Phase:
 
 def _backed_up(snapshot: Snapshot, now: float) -> float | None:
     """The newest one for the next step, taken since this phase began."""
-    wanted = next_phase(snapshot.phase)
+    wanted = Phase.FINALIZING if is_waiting(snapshot) else next_phase(snapshot.phase)
     taken = [each.seen_at for each in snapshot.backups if each.kind == "gate" and each.phase == wanted]
     newest = max(taken, default=None)
-    return None if newest is None or newest < snapshot.migration.since else max(now - newest, 0.0)
+    return None if newest is None or newest < gate_since(snapshot) else max(now - newest, 0.0)
 
 
 def _approval(snapshot: Snapshot, digest: str, now: float) -> ApprovalObserved | None:
     approval = snapshot.approval
-    if approval is None or approval.to_phase not in NEEDS_APPROVAL or approval.at < snapshot.migration.since:
+    if approval is None or approval.to_phase not in NEEDS_APPROVAL or approval.at < gate_since(snapshot):
         return None
     age = now - approval.at if now >= approval.at else math.inf
     return ApprovalObserved(approval.who, age, approval.digest == digest)

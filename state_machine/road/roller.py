@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -87,6 +87,8 @@ log = structlog.get_logger()
 LOOK_AT_NODE_EVERY_S: Final = 1.0
 LOCKED: Final = (NodeAct.PREPARE, NodeAct.STOP)
 """Acts that no service begins without the lock of the cluster."""
+BeforeStop: TypeAlias = Callable[[Snapshot], Awaitable[WaitingReason | None]]
+"""Asked between the lock and the journal of a stop. It answers why the node is not stopped."""
 LEAVE_S: Final = 60.0
 """A controller of ours that is asked to stop ends within seconds."""
 
@@ -147,6 +149,7 @@ class Roller:
         self._clock = clock
         self._steady = steady
         self._work: dict[int, _Work] = {}
+        self.before_stop: dict[Roll, BeforeStop] = {}
 
     async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
         """One decision. None: every node is whole. An act of the roll before comes to its end first."""
@@ -271,6 +274,10 @@ class Roller:
                 return WaitingReason(
                     f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,)
                 )
+        if act is NodeAct.STOP and roll in self.before_stop:
+            closed = await self.before_stop[roll](snapshot)
+            if closed is not None:
+                return closed
         before = RECORDED_BEFORE[act]
         if before is not None and row.step != before:
             at = self._clock()
