@@ -7,7 +7,7 @@ Elsewhere: who serves it (api.commands.service), the addresses (this folder and 
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp
 
 from api.change import routes
@@ -15,7 +15,7 @@ from api.pages import login, pages
 from api.pages.login import login_page
 from api.rest import actions, audits, health, migrations
 from api.rest.guard import Guard
-from api.rest.parts import Parts
+from api.rest.parts import Parts, no_unknown_parameters
 from api.rest.problems import add_handlers, openapi_with_problems
 from state_machine.settings import ServiceSettings
 
@@ -36,7 +36,7 @@ def make_app(parts: Parts, token: str) -> FastAPI:
     )
     app.state.parts = parts
     for router in (migrations.router, actions.router, audits.router, routes.router):
-        app.include_router(router, prefix=BASE)
+        app.include_router(router, prefix=BASE, dependencies=[Depends(no_unknown_parameters)])
     app.include_router(health.router)
     app.include_router(pages.router)
     app.include_router(login.router_for(token))

@@ -280,9 +280,14 @@ def inventory_check(file: Path, as_json: AsJson = False) -> None:
     raise typer.Exit(fleet.check_inventory_file(file, as_json=as_json))
 
 
+ANSIBLE_HELP: Final = (
+    "what `ansible-inventory -i X --list` prints, as a file or -; where ansible-inventory is on PATH: X itself"
+)
+
+
 @inventory.command("import")
 def inventory_import(
-    ansible: Annotated[Path | None, typer.Option(help="an Ansible inventory, YAML or INI")] = None,
+    ansible: Annotated[Path | None, typer.Option(help=ANSIBLE_HELP)] = None,
     properties: Annotated[
         list[Path] | None, typer.Option(help="a copy of a node's properties file; repeatable, one for each node")
     ] = None,
@@ -293,7 +298,7 @@ def inventory_import(
     controllers_group: Annotated[str, typer.Option(help="the group of controllers, the same")] = "",
     out: Annotated[Path | None, typer.Option(help="the file to write; absent: standard output")] = None,
 ) -> None:
-    """Make an inventory from what is there. Exit: 0 whole, 1 something is missing, which it names."""
+    """Make an inventory from what is there. Exit: 0 whole, 1 something is missing, which it names, 2 refused."""
     if ansible is None and not properties:
         raise typer.BadParameter("--ansible or --properties is needed")
     from api.commands import fleet

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ from typing import Final
 from api.commands.output import print_json
 from migrator.findings.finding import FindingError, Occurrence, Severity, words_of
 from migrator.findings.fleet import INVENTORY_UNREADABLE, PROPERTIES_UNREADABLE
+from migrator.fleet.actuators import transfer_findings
+from migrator.fleet.ansible import BYTES_MAX, decoded, read_file
 from migrator.fleet.importing import Assumed, import_nodes
 from migrator.fleet.inventory import Inventory, Node, check_inventory, read_inventory, wanted_of
 from migrator.fleet.kafka_parser import class_path_of, require_kafka_accepts
@@ -35,6 +38,7 @@ __all__ = [
 ]
 
 REFUSED: Final = 2
+STDIN: Final = "standard input"
 
 
 def check_inventory_file(file: Path, *, as_json: bool) -> int:
@@ -42,6 +46,8 @@ def check_inventory_file(file: Path, *, as_json: bool) -> int:
     try:
         inventory = read_inventory(file)
         findings = check_inventory(inventory, str(file), datetime.now(UTC))
+        with suppress(FindingError):  # whoever uses the templates says what is wrong with one
+            findings = (*findings, *transfer_findings(inventory, file.resolve().parent / "templates"))
     except FindingError as error:
         inventory, findings = None, (error.occurrence,)
     blocked = any(each.finding.severity is Severity.BLOCKS for each in findings)
@@ -59,9 +65,16 @@ def check_inventory_file(file: Path, *, as_json: bool) -> int:
 def import_inventory(
     ansible: Path | None, files: list[Path], out: Path | None, assumed: Assumed, groups: dict[str, str]
 ) -> int:
-    """Write the document to `out` or standard output; say on standard error what it lacks. Exit: 0, 1 incomplete."""
-    text = None if ansible is None else (str(ansible), _read(ansible).decode(errors="replace"))
-    imported = import_nodes(text, [_properties(file) for file in files], assumed, groups)
+    """Write the document to `out` or standard output; say on standard error what it lacks.
+
+    Exit: 0, 1 incomplete, 2 refused, and nothing is written.
+    """
+    try:
+        text = None if ansible is None else _ansible(ansible)
+        imported = import_nodes(text, [_properties(file) for file in files], assumed, groups)
+    except FindingError as error:
+        _say([error.occurrence])
+        return REFUSED
     written = dump_yaml(imported.document)
     if out is None:
         sys.stdout.write(written)
@@ -69,6 +82,13 @@ def import_inventory(
         _write_new(out, written.encode(), 0o644)
     _say(imported.findings)
     return 1 if imported.findings else 0
+
+
+def _ansible(file: Path) -> tuple[str, str]:
+    """Name and text; `-` is standard input. Raises Z2K-7049."""
+    if str(file) == "-":
+        return STDIN, decoded(STDIN, sys.stdin.buffer.read(BYTES_MAX + 1))
+    return str(file), read_file(file)
 
 
 def render_file(

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from api.models import Accepted, ActionIn, DryRun
-from api.rest.parts import DryRunFlag, Key, Number, Parts, ServiceParts, no_unknown_parameters
+from api.rest.parts import DryRunFlag, Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
@@ -26,7 +26,7 @@ from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
 from state_machine.transition import GateClosed, ask_gate
 
-router = APIRouter(prefix="/migrations/{number}", tags=["steps"], dependencies=[Depends(no_unknown_parameters)])
+router = APIRouter(prefix="/migrations/{number}", tags=["steps"])
 
 ACCEPTED: Final[dict[str, Any]] = {"status_code": 202, "responses": described(400, 403, 404, 409, 422)}
 OR_DRY: Final[dict[str, Any]] = {
@@ -194,4 +194,4 @@ def _accepted(parts: Parts, response: Response, operation: Operation) -> Accepte
     base = f"/api/v1/migrations/{operation.migration_id}"
     link = f"{base}/operations/{operation.id}"
     response.headers["Location"] = link
-    return Accepted(operation=operation_view(operation), link=link, event=f"{base}/events?signal={operation.id}")
+    return Accepted(operation=operation_view(operation), link=link, event=f"{base}/events?trigger={operation.id}")

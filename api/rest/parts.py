@@ -51,7 +51,7 @@ def parts_of(request: Request) -> Parts:
 
 
 def no_unknown_parameters(request: Request) -> None:
-    """Refuse what the address has not: `dry_run` at an address without one would act. Z2K-4002."""
+    """Refuse what the address has not: `dry_run` where there is none would act, a wrong name shows all. Z2K-4002."""
     known = {each.alias for each in request.scope["route"].dependant.query_params}
     unknown = sorted(request.query_params.keys() - known)
     if unknown:

@@ -28,6 +28,7 @@ from migrator.findings.content import (
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
     DELETION_PENDING,
+    IN_SYNC_WITHOUT_REPLICA,
     ISR_INCOMPLETE,
     LEADER_RECOVERING,
     MALFORMED_ZNODE,
@@ -454,6 +455,12 @@ def _broker_and_isr_findings(tree: Tree, waived: Collection[PartitionWaiver]) ->
             name = f"{reading.topic.name}-{partition.id}"
             if partition.recovery != Recovery.RECOVERED:
                 found.append(LEADER_RECOVERING.found(path=paths.state(reading.topic.name, partition.id)))
+            if strays := sorted(set(partition.isr) - set(partition.replicas)):
+                found.append(
+                    IN_SYNC_WITHOUT_REPLICA.found(
+                        partition=name, brokers=strays, isr=partition.isr, replicas=partition.replicas
+                    )
+                )
             if not _healthy(partition):
                 broken[name] = ISR_INCOMPLETE.found(
                     partition=name, replicas=partition.replicas, isr=partition.isr, leader=partition.leader
@@ -469,13 +476,17 @@ def _partition_names(tree: Tree) -> Iterator[str]:
 
 
 def _healthy(partition: Partition) -> bool:
-    """Led by a replica in sync, and all are in sync; while replicas move, all that had it before or all that stay."""
+    """Led by a replica in sync, and all are in sync; while replicas move, all that had it before or all that stay.
+
+    Who is in sync and no replica counts for nothing here: it is a finding of its own.
+    """
     if partition.leader not in partition.isr:
         return False
     if partition.isr == partition.replicas:
         return True
-    in_sync, replicas = set(partition.isr), set(partition.replicas)
-    if not in_sync <= replicas:
+    replicas = set(partition.replicas)
+    in_sync = replicas & set(partition.isr)
+    if partition.leader not in in_sync:
         return False
     return replicas - set(partition.adding) <= in_sync or replicas - set(partition.removing) <= in_sync
 

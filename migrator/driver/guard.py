@@ -223,8 +223,19 @@ def strays(
 
 
 def _was_deleted(survey: Survey, deleted: Deleted, name: str, topic: Topic | None) -> bool:
+    """Of a log that is not assigned to the broker: see `_id_of_log`."""
     now = ZERO_UUID if topic is None else topic.id
-    return is_deleted(deleted, name, survey.topics.get(name, ZERO_UUID), now)
+    return is_deleted(deleted, name, _id_of_log(survey, name, now), now)
+
+
+def _id_of_log(survey: Survey, name: str, now: bytes) -> bytes:
+    """The id under which a broker has a log, ZERO_UUID if that is not known. now: the topic's id by the log.
+
+    A broker says under which id it knows a topic, not which id its logs have: one that was away while the topic was
+    deleted and made again learns the new id, and still has the logs of the old one.
+    """
+    known = survey.topics.get(name, ZERO_UUID)
+    return ZERO_UUID if known == now else known
 
 
 def _not_hosted(survey: Survey, topics: Mapping[str, Topic]) -> list[tuple[str, int]]:
@@ -298,10 +309,11 @@ def _is_log_deleted(survey: Survey, metadata: _Named, deleted: Deleted, topic: s
     A broker that does not say under which id it has the log may have it of the topic that was deleted, unless the
     broker is to have this partition of the topic of today too, by the UpdateMetadata that leaves beside it.
     """
-    known = survey.topics.get(topic, ZERO_UUID)
+    now = metadata.ids.get(topic, ZERO_UUID)
+    known = _id_of_log(survey, topic, now)
     if known == ZERO_UUID and survey.broker in metadata.replicas.get(topic, {}).get(partition, ()):
         return False
-    return is_deleted(deleted, topic, known, metadata.ids.get(topic, ZERO_UUID))
+    return is_deleted(deleted, topic, known, now)
 
 
 def _check_topics(survey: Survey, metadata: _Named, deleted: Deleted) -> list[Occurrence]:

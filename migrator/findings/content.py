@@ -76,6 +76,15 @@ ISR_INCOMPLETE = Finding(
     "or pattern, in the controllers' files (zk2kraft.waive).",
 )
 
+IN_SYNC_WITHOUT_REPLICA = Finding(
+    code="Z2K-1081",
+    says="{partition}: {brokers} are in sync {isr} and no replicas {replicas}.",
+    means="After one stop of the true replicas such a broker is the only one in sync, and the "
+    "partition stays without a leader, even when they are back.",
+    remedy="Let its leader write the list anew: restart the leader's broker, or elect another leader with "
+    "kafka-leader-election. If that changes nothing, reassign the partition to the replicas that it has.",
+)
+
 LEADER_RECOVERING = Finding(
     code="Z2K-1009",
     says="{path}: the leader is recovering from an unclean election.",
@@ -254,6 +263,15 @@ TOPIC_CONFIG_UNKNOWN = Finding(
     remedy="If you do not need the keys, delete them with kafka-configs --entity-type topics --delete-config.",
     severity=Severity.WARNS,
     cases=("F-39",),
+)
+
+TOPIC_CONFIG_DROPPED = Finding(
+    code="Z2K-1049",
+    says="{path} has keys that Kafka 4.0 has dropped: {keys}.",
+    means="The keys are copied and are harmless up to 3.9. In 4.0, 4.1 and 4.2 every change of such a topic's "
+    "configuration is refused (INVALID_CONFIG) while they exist.",
+    remedy="Delete them with kafka-configs --entity-type topics --delete-config, at the latest before Kafka 4.",
+    severity=Severity.WARNS,
 )
 
 BROKER_CONFIG_REFUSED = Finding(

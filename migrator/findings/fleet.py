@@ -93,6 +93,15 @@ ACT_FAILED = Finding(
     remedy="Run the command of the template by hand on that host, correct the cause, and repeat the step.",
 )
 
+HOST_NOT_REACHED = Finding(
+    code="Z2K-7046",
+    says="{act} of node {node} got no answer: {reason}.",
+    means="The connection was lost, or the command could not be started. It says nothing about the node, and it is not "
+    "known whether the act had an effect. The act is repeated by itself.",
+    remedy="None needed while it passes. If it stays, run the command of the template by hand as the service's user.",
+    severity=Severity.WARNS,
+)
+
 ACT_TOO_SLOW = Finding(
     code="Z2K-7022",
     says="{act} of node {node} did not end within {seconds} s.",
@@ -147,7 +156,7 @@ PROPERTIES_KEY_TWICE = Finding(
 RENDER_REFUSED = Finding(
     code="Z2K-7032",
     says="{file} cannot become the {kind} file: {key}: {reason}.",
-    means="The result would not start, or would start another kind of node. Nothing was written.",
+    means="The result would not start, would start another kind of node, or would never join. Nothing was written.",
     remedy="Correct the file or the inventory, and render again.",
 )
 
@@ -215,4 +224,61 @@ KAFKA_WITHOUT_ZOOKEEPER = Finding(
     "dual-write, and its snapshots forget the migration.",
     remedy="Put Kafka 3.9 back where the start command takes its jars from, and hold the package or the image until "
     "COMPLETED.",
+)
+
+LOGIN_MISSING = Finding(
+    code="Z2K-7051",
+    says="{file} has no login for the controllers: {key} is missing or empty, and {other} is in the file.",
+    means="The controllers want SASL. A broker whose file has logins for its other listeners only ends at its start: "
+    "no 'KafkaServer' entry in a JAAS configuration. Kafka's parser does not see it. Nothing was written.",
+    remedy="Add the named key with the login that the broker has on the controllers, then render again.",
+)
+
+IMPORT_CONTRADICTS = Finding(
+    code="Z2K-7048",
+    says="{file}: {key} is {value}, and {other} says {present}.",
+    means="Files of one cluster agree about it. The import took neither value, so its result is refused.",
+    remedy="Leave a file of another cluster out. Else find out which value is right, correct the other file, and "
+    "import again.",
+)
+
+ANSIBLE_UNREADABLE = Finding(
+    code="Z2K-7049",
+    says="{file} is not read as an Ansible inventory: {reason}.",
+    means="Only Ansible itself knows which hosts and variables an inventory has. Nothing of it was taken.",
+    remedy="Where Ansible is installed, run `ansible-inventory -i INVENTORY --list > hosts.json`, and import again "
+    "with `--ansible hosts.json`. Without Ansible, give the properties file of each node.",
+)
+
+IMPORT_PLACEHOLDER = Finding(
+    code="Z2K-7050",
+    says="{file}: {where}: {key} is {value}, which has yet to be filled in.",
+    means="A template, a vault or a config provider knows the value. Taken as it is, it would be a wrong host or a "
+    "wrong directory.",
+    remedy="Write the value itself in the named place of the inventory, or import again with the properties file as it "
+    "is on that host.",
+)
+
+TRANSFER_NOT_PROVEN = Finding(
+    code="Z2K-7043",
+    says="{file}: nobody compares the bytes of {acts} on both sides of the connection.",
+    means="A connection that breaks in the middle of such an act can leave a cut file on the host, or pass one for "
+    "whole.",
+    remedy="Take the act over from the template of the same kind in docker/actuators (docs/inventory.md).",
+    severity=Severity.WARNS,
+)
+
+TRANSFER_CUT = Finding(
+    code="Z2K-7044",
+    says="{act} of node {node}: what arrived is not what was sent: {reason}.",
+    means="The connection broke, or something changed the bytes on their way. They were not used.",
+    remedy="Look why the connection breaks. The act is repeated by itself for a while; after that, repeat the step. "
+    "The file on the host was not changed by this act.",
+)
+
+FILE_CONFLICT = Finding(
+    code="Z2K-7045",
+    says="{file}: {key} was {before} before the migration, {written} was written, and {found} is there now.",
+    means="Somebody changed a key that the migration changes too. Nobody but a person knows which value is meant.",
+    remedy="Put the value that was written, or the one from before, into the file, and repeat the step.",
 )

@@ -10,15 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, assert_never
 
-from migrator.findings.fleet import TEMPLATE_REFUSED
+from migrator.findings.finding import Occurrence
+from migrator.findings.fleet import TEMPLATE_REFUSED, TRANSFER_NOT_PROVEN
 from migrator.fleet import inventory as document
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.by_others import ByOthers
 from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.inventory import Inventory, Node
 from migrator.fleet.templates import load_template
+from migrator.fleet.transfer import unproven
 
-SETTINGS_TAKEN: Final = frozenset({"id", "host", "path", "pid", "template"})
+SETTINGS_TAKEN: Final = frozenset({"id", "host", "path", "pid", "template", "size", "checksum", "trailer"})
 """Names of values that settings may not replace."""
 
 
@@ -48,6 +50,14 @@ def exec_actuator_for(
         reason = f"settings.{bad[0]} begins with a dash, so a command could take it for an option"
         raise TEMPLATE_REFUSED.error(file=spec.template, reason=reason)
     return CommandActuator(node.id, template, _values(node, spec), _limits(inventory))
+
+
+def transfer_findings(inventory: Inventory, templates: Path) -> tuple[Occurrence, ...]:
+    """Z2K-7043 of each template in which nobody compares the bytes of some acts. Raises Z2K-7020."""
+    specs = [inventory.actuator_of(node) for node in (*inventory.brokers, *inventory.controllers)]
+    names = sorted({spec.template for spec in specs if isinstance(spec, document.ExecActuator)})
+    left = {name: unproven(load_template(name, templates)) for name in names}
+    return tuple(TRANSFER_NOT_PROVEN.found(file=name, acts=list(acts)) for name, acts in left.items() if acts)
 
 
 def name_of_process(node: Node) -> str:

@@ -1,14 +1,17 @@
 """The `exec` actuator: commands of a template, on or for one node.
 
 In:   a node's values, its template. Out: see actuator.py.
-Elsewhere: where templates come from (templates.py), bounds of a command (commands/bounded.py).
-Errors: Z2K-7021 to 7024. What a command printed is in no message, only the end of what it said on standard error.
+Elsewhere: where templates come from (templates.py), bounds of a command (commands/bounded.py), proof of bytes that
+cross a wire (transfer.py).
+Errors: Z2K-7021 to 7024, 7044, 7046. What a command printed is in no message, only the end of what it said on standard
+error.
 Rules: content goes through standard input, never through arguments. Exit code 66 of `read` and `list` means that there
 is no such file. `stop` ends when the host's status says stopped, since an exit code only says that somebody was asked.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
@@ -16,15 +19,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_result, stop_after_delay
+
 from migrator.commands.bounded import CommandFailed, CommandTooLoud, CommandTooSlow, Output, run_command
 from migrator.findings.finding import FindingError
-from migrator.findings.fleet import ACT_FAILED, ACT_TOO_MUCH_OUTPUT, ACT_TOO_SLOW, FILE_ABSENT, TEMPLATE_REFUSED
+from migrator.findings.fleet import (
+    ACT_FAILED,
+    ACT_TOO_MUCH_OUTPUT,
+    ACT_TOO_SLOW,
+    FILE_ABSENT,
+    HOST_NOT_REACHED,
+    TEMPLATE_REFUSED,
+    TRANSFER_CUT,
+)
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
+from migrator.fleet.repeatable import gave_no_answer, pause_s
 from migrator.fleet.templates import ABSENT, ACT_LIMIT_S, LIMITS_S, Template, words_of_act
+from migrator.fleet.transfer import NOT_WHOLE, TRAILER, content_of, is_proven
 
 KIND: Final = "exec"
 STATUS_EVERY_S: Final = 0.2
 """How often `stop` asks for the status until it says stopped."""
+NO_CONNECTION: Final = 255
+"""ssh's own exit code; a command that cannot be started has none."""
+
+READS_MAX: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +60,19 @@ class CommandActuator:
         return KIND
 
     def read(self, path: str) -> bytes | None:
-        return self._run("read", path=path).stdout
+        return self._whole("read", path)
 
     def list(self, directory: str) -> tuple[str, ...] | None:
-        printed = self._run("list", path=directory).stdout.decode(errors="surrogateescape")
+        printed = self._whole("list", directory).decode(errors="surrogateescape")
         return tuple(sorted(name for name in printed.split("\n") if name))
 
     def write(self, path: str, content: bytes) -> Performed:
-        return Done(self._run("write", path=path, stdin=content).stderr)
+        proof = {"size": str(len(content)), "checksum": hashlib.sha256(content).hexdigest()}
+        return Done(self._run("write", path=path, stdin=content, **proof).stderr)
 
     def stop(self) -> Performed:
-        """Returns when the status says stopped; its limit covers the wait. Raises Z2K-7022 when it never does.
+        """Returns when the status says stopped; its limit covers the wait. Raises Z2K-7022 when it never does, and what
+        the last status raised when the host gave no answer until then.
 
         A supervisor between two attempts of a failing process accepts the command before it obeys. One example is
         runit's `sv`: it answers at once, and then drops a `start` that comes before runsv has read the `stop`.
@@ -59,10 +80,14 @@ class CommandActuator:
         limit_s = self._limit_s("stop")
         until = time.monotonic() + limit_s
         said = self._run("stop").stderr
-        while self.status().state is not ProcessState.STOPPED:
-            if time.monotonic() >= until:
-                raise ACT_TOO_SLOW.error(act="stop", node=self.node, seconds=f"{limit_s:g}")
-            time.sleep(STATUS_EVERY_S)
+        asked = Retrying(
+            retry=retry_if_exception(gave_no_answer) | retry_if_result(lambda state: state is not ProcessState.STOPPED),
+            stop=stop_after_delay(max(until - time.monotonic(), 0.0)),
+            wait=_until_the_next_status,
+            retry_error_callback=lambda last: None if last.outcome is None else last.outcome.result(),
+        )
+        if asked(lambda: self.status().state) is not ProcessState.STOPPED:
+            raise ACT_TOO_SLOW.error(act="stop", node=self.node, seconds=f"{limit_s:g}")
         return Done(said)
 
     def start(self) -> Performed:
@@ -105,6 +130,15 @@ class CommandActuator:
             raise
         return tuple(printed.removesuffix("\0").split("\0")) if printed else ()
 
+    def _whole(self, name: str, path: str) -> bytes:
+        """What the host has there. Raises Z2K-7044 when it never arrives whole; a file may change while it is read."""
+        for _ in range(READS_MAX):
+            printed = self._run(name, path=path, trailer=TRAILER).stdout
+            content = content_of(printed) if is_proven(self.template, name) else printed
+            if isinstance(content, bytes):
+                return content
+        raise TRANSFER_CUT.error(act=f"{name} {path}", node=self.node, reason=content)
+
     def _limit_s(self, name: str) -> float:
         return self.template.acts[name].timeout_s or self.limits_s.get(name) or LIMITS_S.get(name, ACT_LIMIT_S)
 
@@ -128,6 +162,17 @@ class CommandActuator:
         except CommandTooLoud as error:
             raise ACT_TOO_MUCH_OUTPUT.error(act=what, node=self.node, bytes_max=act.output_bytes_max) from error
         except CommandFailed as error:
+            if error.exit_code == NOT_WHOLE and name == "write" and is_proven(self.template, name):
+                raise TRANSFER_CUT.error(act=what, node=self.node, reason=f"{error}; the file is as it was") from error
             if error.exit_code == ABSENT and name in ("read", "list"):
                 raise FILE_ABSENT.error(path=path, node=self.node) from error
-            raise ACT_FAILED.error(act=what, node=self.node, reason=str(error)) from error
+            silent = error.exit_code in (None, NO_CONNECTION)
+            raise (HOST_NOT_REACHED if silent else ACT_FAILED).error(
+                act=what, node=self.node, reason=str(error)
+            ) from error
+
+
+def _until_the_next_status(last: RetryCallState) -> float:
+    """A host that gives no answer is asked less and less often."""
+    lost = last.outcome is not None and last.outcome.failed
+    return pause_s(last.attempt_number) if lost else STATUS_EVERY_S

@@ -22,6 +22,7 @@ from msgspec import Meta
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.fleet import (
     CFK_MANAGED,
+    IMPORT_PLACEHOLDER,
     INVENTORY_HOLDS_SECRET,
     INVENTORY_INVALID,
     INVENTORY_UNREADABLE,
@@ -34,6 +35,7 @@ from migrator.findings.fleet import (
 from migrator.fleet.render import Wanted
 from migrator.fleet.secrets import is_reference
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
+from migrator.fleet.unfilled import is_unfilled
 from migrator.model.hidden_keys import SECRET_WORDS
 
 VERSION: Final = 1
@@ -45,6 +47,11 @@ Text = Annotated[str, Meta(max_length=1_000)]
 Reason = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,252}$")]
 """Never begins with a dash, so that it is no option of a command."""
+Host = Annotated[
+    str,
+    Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._\-]{0,252}|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,44})$"),
+]
+"""A name, an IPv4 address, or an IPv6 address without brackets."""
 FilePath = Annotated[str, Meta(pattern=r"^/[^\x00-\x1f]{1,1000}$")]
 NodeId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[int, Meta(ge=1, le=7 * 86_400)]
@@ -126,7 +133,7 @@ class Node(_Strict, frozen=True, kw_only=True):
     """
 
     id: NodeId
-    host: Name
+    host: Host
     rack: Text = ""
     properties: FilePath
     log_dirs: Annotated[tuple[FilePath, ...], Meta(min_length=1, max_length=100)]
@@ -162,7 +169,8 @@ class Security(_Strict, frozen=True, kw_only=True):
 class Quorum(_Strict, frozen=True, kw_only=True):
     """What rendered files say about the controllers. voters: `controller.quorum.voters`.
 
-    metadata_version: as `inter.broker.protocol.version` of the brokers has it, such as "3.9".
+    metadata_version: as `inter.broker.protocol.version` of the brokers has it, such as "3.9". Absent: a broker's
+    file has to say it.
     super_users: principals of controllers and brokers, such as `User:broker`.
     passwords_encoded: brokers have passwords in their dynamic configuration.
     """
@@ -171,7 +179,7 @@ class Quorum(_Strict, frozen=True, kw_only=True):
     listener: Name = "CONTROLLER"
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Text = ""
-    metadata_version: Annotated[str, Meta(pattern=r"^[0-9]\.[0-9]+(-IV[0-9]+)?$")] = "3.9"
+    metadata_version: Annotated[str, Meta(pattern=r"^[0-9]\.[0-9]+(-IV[0-9]+)?$")] = ""
     super_users: tuple[Annotated[str, Meta(pattern=r"^[^:;]+:[^;]+$")], ...] = ()
     passwords_encoded: bool = False
 
@@ -355,7 +363,16 @@ def check_inventory(inventory: Inventory, name: str, now: datetime) -> tuple[Occ
     """What contradicts itself, or may not be migrated this way. now: with a time zone."""
     return tuple(
         finding
-        for check in (_operators, _identities, _actuators, _directories, _stateful_sets, _references, _quorum)
+        for check in (
+            _operators,
+            _identities,
+            _actuators,
+            _directories,
+            _stateful_sets,
+            _references,
+            _quorum,
+            _unfilled,
+        )
         for finding in check(inventory, name)
     ) + tuple(_ended(inventory, name, now))
 
@@ -479,6 +496,32 @@ def _quorum(inventory: Inventory, name: str) -> Iterator[Occurrence]:
     if voters != controllers:
         reason = f"it names {', '.join(sorted(voters))}; the controllers are {', '.join(sorted(controllers))}"
         yield INVENTORY_INVALID.found(file=name, where="cluster.quorum.voters", reason=reason)
+
+
+def _unfilled(inventory: Inventory, name: str) -> Iterator[Occurrence]:
+    """Settings of actuators are not asked: a command may take such a text as it is."""
+    for place, value in _texts(inventory):
+        if is_unfilled(value):
+            yield IMPORT_PLACEHOLDER.found(file=name, where=place, key=place.rpartition(".")[2], value=value)
+
+
+def _texts(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    cluster = inventory.cluster
+    yield "cluster.zookeeper", cluster.zookeeper
+    yield "cluster.bootstrap_servers", cluster.bootstrap_servers
+    yield "cluster.quorum.voters", cluster.quorum.voters
+    yield "cluster.quorum.sasl_mechanism", cluster.quorum.sasl_mechanism
+    for user in cluster.quorum.super_users:
+        yield "cluster.quorum.super_users", user
+    for role, nodes in (("brokers", inventory.brokers), ("controllers", inventory.controllers)):
+        for number, node in enumerate(nodes):
+            place = f"{role}[{number}]"
+            yield f"{place}.rack", node.rack
+            yield f"{place}.properties", node.properties
+            for directory in node.log_dirs:
+                yield f"{place}.log_dirs", directory
+            yield f"{place}.metadata_log_dir", node.metadata_log_dir or ""
+            yield f"{place}.guard", node.guard or ""
 
 
 def _ended(inventory: Inventory, name: str, now: datetime) -> Iterator[Occurrence]:

@@ -18,17 +18,25 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from migrator.findings.finding import FindingError, Occurrence, Severity
-from migrator.findings.fleet import METADATA_DIRECTORY_SHARED, PROPERTIES_KEY_TWICE, RENDER_REFUSED, RENDER_UNSURE
+from migrator.findings.fleet import (
+    FILE_CONFLICT,
+    METADATA_DIRECTORY_SHARED,
+    PROPERTIES_KEY_TWICE,
+    RENDER_REFUSED,
+    RENDER_UNSURE,
+)
+from migrator.fleet.joins import Controllers, joining_findings, same_name_findings
 from migrator.fleet.properties_file import Document, has_placeholder, joined, names_in
 from migrator.fleet.takeover_settings import forbidding_findings, not_judged
 from migrator.model.broker_settings import NOT_KNOWN
 from migrator.model.connect_string import chroot_of
+from migrator.model.hidden_keys import is_hidden
 from migrator.model.levels import LEVELS
 from migrator.model.listeners import (
     DEFAULT_MAP,
     BadListeners,
     inter_broker_listener,
-    mapped_names,
+    mapped,
     normalised,
     protocols_of,
 )
@@ -115,7 +123,7 @@ _NO_ZOOKEEPER: Final = RenderRule(
 _OURS: Final = RenderRule("zk2kraft.*", Action.REMOVE, "", "only our controllers know these keys", "3.9")
 
 _MIGRATION: Final = (
-    RenderRule("broker.id", Action.NEED, "", "generated ids and the migration exclude each other", "3.4"),
+    RenderRule("broker.id", Action.NEED, "", "the id has to be in the file; a generated one is not migrated", "3.4"),
     RenderRule("zookeeper.connect", Action.NEED, "", "a broker in migration mode still lives in ZooKeeper mode", "3.4"),
     RenderRule(
         "inter.broker.protocol.version", Action.DEFAULT, "{metadata_version}", "it equals metadata.version", "3.4"
@@ -277,6 +285,7 @@ def render(role: str, present: Document, kind: FileKind, wanted: Wanted, before:
     """
     assert (role, kind) in RULES, f"a {role} has no {kind} file"
     start, rules = present, RULES[role, kind]
+    conflicts: tuple[Occurrence, ...] = ()
     if kind is FileKind.BACK and before is not None:
         start = _carried(role, present, before, wanted, FileKind.KRAFT if role == "broker" else FileKind.STOCK)
     if kind is FileKind.ORIGINAL and before is not None:
@@ -284,7 +293,10 @@ def render(role: str, present: Document, kind: FileKind, wanted: Wanted, before:
     if rules is RULES["broker", FileKind.BACK] and start.value("process.roles") is None:
         rules = _MIGRATION  # the predecessor, or back already
     document, changes = _applied(rules, start, wanted)
-    findings = (*_repeated(document), *_CHECKS[role](present, document, kind, wanted, before))
+    if before is not None and kind is FileKind.BACK:
+        forward = FileKind.KRAFT if role == "broker" else FileKind.STOCK
+        conflicts = tuple(_conflicts(role, present, before, wanted, forward))
+    findings = (*_repeated(document), *conflicts, *_CHECKS[role](present, document, kind, wanted, before))
     return Rendered(role, kind, present, document, changes, tuple(findings))
 
 
@@ -351,7 +363,7 @@ def _extended(rule: RenderRule, document: Document, wanted: Wanted) -> Document:
         more = [name for name in wanted.super_users if name not in names]
         return document.with_values({rule.key: joined((*names, *more), ";")}) if more else document
     entries = names_in(present or DEFAULT_MAP)
-    named = mapped_names(present or DEFAULT_MAP)
+    named = {entry.name for entry in mapped(present or DEFAULT_MAP)}
     listeners = [normalised(wanted.controller_listener)] if wanted.controller_listener else []
     more = [f"{name}:{wanted.controller_protocol}" for name in listeners if name not in named]
     return document.with_values({rule.key: joined((*entries, *more))}) if more else document
@@ -372,18 +384,35 @@ def _original(present: Document, before: Document, wanted: Wanted) -> Document:
 def _carried(role: str, present: Document, before: Document, wanted: Wanted, forward: FileKind) -> Document:
     """The predecessor, with every change that somebody made to the present file since it was rendered from it.
 
+    A key that is missing in the present file is no wish: a file that was cut lacks keys as well.
     forward: the kind of the present file.
     """
-    if forward is FileKind.KRAFT and present.value("process.roles") is None:
-        return present  # back already
+    back_already = forward is FileKind.KRAFT and present.value("process.roles") is None
+    if back_already and not before.values.keys() - present.values.keys():
+        return present
     rendered, _ = _applied(RULES[role, forward], before, wanted)
     since = {
         key: value
         for key, value in present.values.items()
         if rendered.value(key) != value and key not in _OF_THE_MODE and before.value(key) != value
     }
-    gone = rendered.values.keys() - present.values.keys() - _OF_THE_MODE
-    return Document(present.name, before.without(lambda key: key in gone).with_values(since).lines)
+    return Document(present.name, before.with_values(since).lines)
+
+
+def _conflicts(
+    role: str, present: Document, before: Document, wanted: Wanted, forward: FileKind
+) -> Iterator[Occurrence]:
+    """Keys that the migration changed and somebody else too. What a rule extends has the changes of both."""
+    if forward is FileKind.KRAFT and present.value("process.roles") is None:
+        return  # not the file that the migration wrote: only one side changed it
+    rendered, _ = _applied(RULES[role, forward], before, wanted)
+    extended = {rule.key for rule in RULES[role, forward] if rule.action is Action.EXTEND}
+    for key, found in present.values.items():
+        was, written = before.value(key), rendered.value(key)
+        if was is None or was == written or found in (was, written) or key in _OF_THE_MODE | extended:
+            continue
+        shown = ["(hidden)" if is_hidden(key) else each or "absent" for each in (was, written, found)]
+        yield FILE_CONFLICT.found(file=present.name, key=key, before=shown[0], written=shown[1], found=shown[2])
 
 
 # --- checks -----------------------------------------------------------------------------------------------
@@ -415,10 +444,11 @@ def _check_broker(
         yield unsure("zookeeper.connect", reason)
     yield from _missing(RULES["broker", kind], document, kind)
     yield from _check_identity(present, document, wanted, refused)
-    controllers = names_in(document.value("controller.listener.names"))
-    listeners = {entry.partition("://")[0].upper() for entry in names_in(document.value("listeners"))}
-    if kind is FileKind.KRAFT and (both := listeners & set(controllers)):
-        yield refused("listeners", f"{joined(sorted(both))} is a listener of controllers")
+    if kind is FileKind.MIGRATION:
+        controllers = Controllers(wanted.controller_listener, wanted.controller_protocol, wanted.sasl_mechanism)
+        yield from joining_findings(document, controllers, refused, unsure)
+    if kind is FileKind.KRAFT:
+        yield from same_name_findings(document, refused)
     ibp = document.value("inter.broker.protocol.version")
     as_found = kind is FileKind.ORIGINAL
     if ibp and wanted.metadata_version and not as_found and not _same_version(ibp, wanted.metadata_version):
@@ -475,6 +505,8 @@ def _missing(rules: tuple[RenderRule, ...], document: Document, kind: FileKind) 
         if rule.action is Action.NEED and not document.value(rule.key):
             if rule.key == "controller.quorum.voters" and document.value("controller.quorum.bootstrap.servers"):
                 continue
+            if rule.key == "broker.id" and document.value("node.id"):
+                continue  # the same key to Kafka
             reason = f"it is missing, and the inventory does not say it ({rule.reason})"
             yield RENDER_REFUSED.found(file=document.name, kind=kind, key=rule.key, reason=reason)
 

@@ -108,6 +108,7 @@ class NodeNow:
     file_is_rendered: None where its file cannot be read.
     registered_anew:  the log has another registration of it than before its stop.
     registers_never:  only another restart makes it register.
+    trouble:          why its act is being repeated; empty when it is not.
     """
 
     process: ProcessState
@@ -116,6 +117,7 @@ class NodeNow:
     file_is_rendered: bool | None = None
     registered_anew: bool = False
     registers_never: bool = False
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +281,8 @@ def _instructed(entry: RollEntry) -> str:
 def _what_is_missing(entry: RollEntry, seen: NodeNow) -> str:
     if entry.instruction:
         return _instructed(entry)
-    return seen.whole.reason() if entry.step is RollStep.STARTED else f"its process is {seen.process}"
+    missing = seen.whole.reason() if entry.step is RollStep.STARTED else f"its process is {seen.process}"
+    return f"{missing}; {seen.trouble}" if seen.trouble else missing
 
 
 def failed(entry: RollEntry, act: NodeAct, reason: str) -> Fail:

@@ -103,15 +103,23 @@ class LabFleet:
         shell = ["/bin/sh", "-c"]
         control = [sys.executable, "-I", "-S", fleetctl.__file__, str(self._socket_path)]
         tell = 'case "$path" in *.properties) "$@" {} "$id" </dev/null >/dev/null;; esac; '
-        new = 'new="$path.zk2kraft-new"; cat > "$new"; sync -- "$new"; mv -f -- "$new" "$path"; '
-        write = f"set -e; umask 077; path=$1; id=$2; shift 2; {tell.format('write')}{new}{tell.format('written')}"
+        new = (
+            'new="$path.zk2kraft-new"; cat > "$new"; sum=$(sha256sum < "$new"); '
+            'test "${sum%% *}" = "$sha256" || { rm -f -- "$new"; exit 65; }; sync -- "$new"; mv -f -- "$new" "$path"; '
+        )
+        proof = 'sum=$(sha256sum); printf \'\\n%s %s\\n\' "$2" "${sum%% *}"'
+        whole = 'test -e "$1" || exit 66; set -e; cat -- "$1"; exec < "$1"; ' + proof
+        names = 'test -d "$1" || exit 66; set -e; names=$(ls -A -- "$1"); printf %s "$names"; '
+        names += 'sum=$(printf %s "$names" | sha256sum); printf \'\\n%s %s\\n\' "$2" "${sum%% *}"'
+        write = f"set -e; umask 077; path=$1; id=$2; sha256=$3; shift 3; {tell.format('write')}{new}"
+        write += tell.format("written")
         return {
             "version": 1,
             "about": "processes of a laboratory on this machine",
             "acts": {
-                "read": {"argv": [*shell, 'test -e "$1" || exit 66; exec cat -- "$1"', "sh", "{path}"]},
-                "list": {"argv": [*shell, 'test -d "$1" || exit 66; exec ls -A -- "$1"', "sh", "{path}"]},
-                "write": {"argv": [*shell, write, "sh", "{path}", "{id}", *control]},
+                "read": {"argv": [*shell, whole, "sh", "{path}", "{trailer}"]},
+                "list": {"argv": [*shell, names, "sh", "{path}", "{trailer}"]},
+                "write": {"argv": [*shell, write, "sh", "{path}", "{id}", "{checksum}", *control]},
                 "stop": {"argv": [*control, "stop", "{id}"]},
                 "start": {"argv": [*control, "start", "{id}"]},
                 "status": {"argv": [*control, "status", "{id}"]},

@@ -42,6 +42,8 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 _COMMA: Final = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _ENDPOINT: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
+_MASK: Final = "$"
 _SECURE: Final = frozenset(SecurityProtocol.__members__) - {SecurityProtocol.PLAINTEXT.name}
 
 
@@ -67,6 +69,13 @@ class ControllerListeners(NamedTuple):
     inter_broker: tuple[str, SecurityProtocol]
 
 
+class Mapped(NamedTuple):
+    """One entry of a map of protocols, in capitals. None: not there, or only a config provider knows it."""
+
+    name: str | None
+    protocol: str | None
+
+
 def normalised(name: str) -> str:
     """As Kafka compares names: in capitals. Raises ValueError for a name that is blank."""
     if not name.strip(JAVA_BLANKS):
@@ -79,10 +88,13 @@ def csv_list(text: str) -> list[str]:
     return [each for each in _COMMA.split(text) if each]
 
 
-def mapped_names(text: str) -> set[str]:
-    """The names that a map has, whatever else is wrong with it: `${...}` of a config provider may stand in it."""
-    names = (entry.rpartition(":")[0].strip(JAVA_BLANKS) for entry in csv_list(text))
-    return {normalised(name) for name in names if name}
+def mapped(text: str) -> list[Mapped]:
+    """The entries of a map, whatever else is wrong with it: `${...}` of a config provider may stand in it."""
+    found = []
+    for entry in csv_list(_PLACEHOLDER.sub(_MASK, text)):
+        name, _, protocol = (part.strip(JAVA_BLANKS).upper() for part in entry.rpartition(":"))
+        found.append(Mapped(None if _MASK in name or not name else name, None if _MASK in protocol else protocol))
+    return found
 
 
 def parse_map(text: str) -> dict[str, SecurityProtocol]:

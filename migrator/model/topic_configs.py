@@ -103,6 +103,11 @@ TOPIC_CONFIGS: Final[dict[str, ConfigRule]] = {
     "unclean.leader.election.enable": _boolean("false", "unclean.leader.election.enable"),
 }
 
+DROPPED_IN_4: Final = frozenset(
+    {"message.downconversion.enable", "message.format.version", "message.timestamp.difference.max.ms"}
+)
+"""Keys that Kafka 4.0 does not know any more; 4.0.0 to 4.2.0 refuse every change of a topic that has one."""
+
 
 def parse_topic_config(values: Mapping[str, str | None]) -> dict[str, Value]:
     """Typed values of those keys that are given. Raises `BadValue` for the first that Kafka refuses."""

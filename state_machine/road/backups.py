@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from migrator.findings.finding import FindingError, words_of
-from migrator.findings.road import BACKUP_FAILED
+from migrator.findings.road import BACKUP_FAILED, FILES_NOT_READ
 from migrator.fleet.secrets import resolve
 from migrator.zk.backup import export
 from migrator.zk.pipeline import CONSIDERATE
@@ -28,6 +28,8 @@ from state_machine.road.fleet import Fleet
 from state_machine.store import Snapshot
 
 LOG: Final = "__cluster_metadata-0"
+NOT_READ: Final = "NOT_READ"
+"""Beside the files of nodes: those that were not read, with the reason."""
 SUMS: Final = "SHA256SUMS"
 CLEAR: Final = ".clear"
 """Ends the name of a directory that is about to be encrypted."""
@@ -54,7 +56,7 @@ def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: s
         with ZkSession(snapshot.inventory.zookeeper) as session:
             export(session, directory / "zookeeper.json.gz", CONSIDERATE)
         _copy_logs(snapshot, directory / "metadata-log")
-        _copy_files(fleet, directory / "files")
+        _copy_files(fleet, directory / "files", time.time())
         taken = _summed_up(directory)
         return _encrypted(directory, key) if key else taken
     except (OSError, FindingError, shutil.Error) as error:
@@ -100,10 +102,19 @@ def _copy_logs(snapshot: Snapshot, target: Path) -> None:
                     continue  # a snapshot or segment that was removed meanwhile
 
 
-def _copy_files(fleet: Fleet, target: Path) -> None:
+def _copy_files(fleet: Fleet, target: Path, now: float) -> None:
+    """A file that cannot be read stops the backup, unless it is waived; `NOT_READ` then says why."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for node in fleet.nodes:
-        content = node.actuator.read(node.path)
+        try:
+            content = node.actuator.read(node.path)
+        except FindingError as error:
+            waivers = [each for each in fleet.inventory.waivers if each.what == FILES_NOT_READ.code]
+            if not any(each.node in (node.id, None) and now < each.end.timestamp() for each in waivers):
+                raise
+            with (target / NOT_READ).open("a") as out:
+                out.write(f"{node.name}: {node.path}: {error.occurrence.text}\n")
+            continue
         if content is None:
             continue  # the gate names files that are not read
         file = target / f"{node.role}-{node.id}.properties"

@@ -19,7 +19,8 @@ from migrator.fleet.actuator import Instruction
 from migrator.fleet.files import Present, checksum_of, predecessor_path, read_present, write_file
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
-from migrator.fleet.render import FileKind, Rendered, render
+from migrator.fleet.render import FileKind, Rendered, Wanted, render
+from migrator.fleet.ruins import is_ruin
 from state_machine.policy.road_observations import BROKERS
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.restart_evidence import file_change
@@ -54,10 +55,20 @@ def _rendered(
 ) -> Rendered:
     """The next file, derived from the present one and the one that was kept."""
     before = _before(node, kind, kept, present, act)
+    wanted = wanted_of(fleet.inventory, node.node)
+    if before is not None and _is_cut(node, present, before, wanted):
+        present = Present(present.path, before.content)
     if before is None and needs_kept and present.document.value("process.roles") is not None:
         path = predecessor_path(node.path, kept) if kept else "this migration did not write its present file"
         raise FILE_OF_BEFORE_LOST.error(node=node.name, reason=path)
-    return render(node.role, present.document, kind, wanted_of(fleet.inventory, node.node), before).require()
+    return render(node.role, present.document, kind, wanted, before).require()
+
+
+def _is_cut(node: FleetNode, present: Present, before: Document, wanted: Wanted) -> bool:
+    """Of a write there or back. Then the kept file stands for it."""
+    kinds = (FileKind.KRAFT, FileKind.BACK, FileKind.MIGRATION) if node.role == BROKERS else (FileKind.STOCK,)
+    known = [render(node.role, before, each, wanted).content for each in kinds]
+    return is_ruin(present.content, before.content, *known)
 
 
 def prepare_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str) -> dict[str, Any]:
@@ -85,12 +96,10 @@ def _differing(one: Document, other: Document) -> list[str]:
 
 
 def _before(node: FleetNode, kind: FileKind, kept: str, present: Present, act: str) -> Document | None:
-    """What its KRaft file was rendered from; None when the file is that one still, or nobody kept it.
+    """What its KRaft file was rendered from; None when nobody kept it.
 
     Of an original file it is what the migration file was rendered from, which has to be there.
     """
-    if kind is FileKind.BACK and present.document.value("process.roles") is None:
-        return None
     if present.checksum == kept:
         return present.document
     path = predecessor_path(node.path, kept)
@@ -101,6 +110,8 @@ def _before(node: FleetNode, kind: FileKind, kept: str, present: Present, act: s
             raise
         found = None
     if found is not None and found.checksum != kept:
+        if kind is FileKind.BACK and present.document.value("process.roles") is None:
+            return None  # back already: the kept file is not needed
         reason = f"{path} is not the file that was kept (SHA-256 {checksum_of(found.content)})"
         raise STEP_FAILED.error(act=act, node=node.name, reason=reason)
     return None if found is None else found.document

@@ -45,7 +45,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     problem: why nodes cannot be operated, with its code. checksums: as read. baseline: as read first, for nodes whose
     file was not rendered yet. forbidden: what brokers' files say that the takeover gate would refuse, in words, while
     brokers join. guards, waivers: as the hosts and the inventory said at that time. not_kept: brokers
-    whose previous file is not beside their file, in words.
+    whose previous file is not beside their file, in words. unproven: values of each Z2K-7043.
     """
 
     at: float
@@ -62,6 +62,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     waivers: tuple[WaiverRow, ...] = ()
     not_kept: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    unproven: tuple[dict[str, Any], ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):

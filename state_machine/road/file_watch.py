@@ -17,7 +17,7 @@ from typing import Final
 from migrator.driver.checks.restarts import Applied, file_changes
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER
+from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER, TRANSFER_NOT_PROVEN
 from migrator.findings.preflight import APPLIED_UNKNOWN
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of, predecessor_path
@@ -111,6 +111,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
         ),
         not_kept=tuple(not_kept),
         forbidden=tuple(forbidden),
+        unproven=tuple(each.as_json()["values"] for each in fleet.unproven),
     )
 
 
@@ -176,6 +177,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     for each in files.not_read:
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
+    found += [TRANSFER_NOT_PROVEN.found(**each) for each in files.unproven]
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from migrator.findings.finding import FindingError
+from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.actuator import Actuator
-from migrator.fleet.actuators import actuator_for
+from migrator.fleet.actuators import actuator_for, transfer_findings
 from migrator.fleet.files import Present
 from migrator.fleet.inventory import Inventory, Node, read_inventory, require_inventory, wanted_of
 from migrator.fleet.render import FileKind, Rendered, render
@@ -70,11 +70,12 @@ class FleetNode:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All nodes of one inventory file. digest: SHA-256 of that file."""
+    """All nodes of one inventory file. digest: SHA-256 of that file. unproven: Z2K-7043 of its templates."""
 
     inventory: Inventory
     nodes: tuple[FleetNode, ...]
     digest: str
+    unproven: tuple[Occurrence, ...] = ()
 
     def of(self, role: str) -> tuple[FleetNode, ...]:
         return tuple(each for each in self.nodes if each.role == role)
@@ -124,7 +125,8 @@ class Fleets:
             for role, those in ((BROKERS, inventory.brokers), (CONTROLLERS, inventory.controllers))
             for node in those
         ]
-        return Fleet(inventory, tuple(nodes), hashlib.sha256(file.read_bytes()).hexdigest())
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        return Fleet(inventory, tuple(nodes), digest, transfer_findings(inventory, templates))
 
 
 def trouble_of(error: FindingError) -> str:

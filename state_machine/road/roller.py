@@ -23,10 +23,12 @@ from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
+from migrator.fleet.asked_parser import KAFKA, kafka_says
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.render import FileKind
+from migrator.fleet.repeatable import Repeats
 from migrator.fleet.roll import (
     REACHED_BY,
     RECORDED_BEFORE,
@@ -118,6 +120,7 @@ class _Seen:
 class _Work:
     """Of one migration, in this life of the service."""
 
+    repeats: Repeats
     running: _Running | None = None
     seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
     replicas: ReplicasWatch | None = None
@@ -153,7 +156,7 @@ class Roller:
 
     async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
         """One decision. None: every node is whole. An act of the roll before comes to its end first."""
-        work = self._work.setdefault(snapshot.id, _Work())
+        work = self._work.setdefault(snapshot.id, _Work(Repeats(self._steady)))
         if work.running is not None and work.running.roll is not roll:
             return await self._follow(snapshot, work, work.running)
         try:
@@ -183,7 +186,7 @@ class Roller:
             await asyncio.to_thread(self._locks.release, snapshot.id)
 
     async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
-        work = self._work.setdefault(snapshot.id, _Work())
+        work = self._work.setdefault(snapshot.id, _Work(Repeats(self._steady)))
         if work.running is not None:
             return await self._follow(snapshot, work, work.running)
         if roll is Roll.ORIGINAL:
@@ -218,10 +221,12 @@ class Roller:
             case Reached(node_id, step):
                 found = whole_since(seen[node_id].whole, now) if step in (RollStep.WHOLE, RollStep.BACK) else {}
                 settled = {"step": step, "instruction": "", "cause": "", "code": ""}
+                work.repeats.forget(roll, node_id)
                 await self._record(snapshot, roll, node_id, **settled, evidence=found)
                 log.info("roll.step", roll=roll, node=node_id, step=step)
                 return WaitingReason(f"waiting: {rows[node_id].role} {node_id} is {step}")
             case Fail(node_id, cause):
+                work.repeats.forget(roll, node_id)
                 await self._fail(snapshot, roll, rows[node_id], cause)
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
@@ -267,6 +272,8 @@ class Roller:
         ready: Verdict,
     ) -> WaitingReason:
         """The step is written down, then the act begins. A node that is away is brought back whoever has the lock."""
+        if again := work.repeats.waits(roll, row.node_id, act):
+            return WaitingReason(f"waiting: {row.role} {row.node_id}: {again}")
         if act in LOCKED and self._locks is not None:
             try:
                 await asyncio.to_thread(self._locks.hold, snapshot.id, snapshot.inventory.zookeeper)
@@ -306,11 +313,15 @@ class Roller:
         try:
             columns = running.task.result()
         except FindingError as error:
+            again = work.repeats.after(roll, running.node, running.act, error, self._settings.node_deadline_s)
+            if again is not None:
+                return WaitingReason(f"waiting: {row.role} {running.node}: {again}", (error.occurrence,))
             cause = error.occurrence
             if running.act is not NodeAct.PREPARE:
                 cause = STEP_FAILED.found(act=running.act, node=f"{row.role} {row.node_id}", reason=_in_words(error))
             await self._fail(snapshot, roll, row, cause)
             return WaitingReason(f"blocked: {cause.code} {cause.text}", (cause,))
+        work.repeats.forget(roll, running.node)
         instruction = columns.get("instruction", "")
         if not instruction or running.act is NodeAct.START:
             columns.setdefault("step", REACHED_BY[running.act])
@@ -400,7 +411,8 @@ class Roller:
             rendered = fleet.render(node, present, kind, passwords_encoded=bool(brokers_with_passwords(image)))
             checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
-            detail = f"{kind} file: {changed or 'nothing'} changes"
+            kafka = None if self._settings.fleets is None else self._settings.fleets / KAFKA
+            detail = f"{kind} file: {changed or 'nothing'} changes; {kafka_says(rendered, kafka)}"
         if node.role == BROKERS and roll is not Roll.JOIN:  # which moves no log aside
             disks = look_at_disks(node, image, with_ids=True)
             if disks.trouble is not None:
@@ -517,7 +529,11 @@ class Roller:
         if roll is Roll.ORIGINAL:
             whole = self._original_whole(evidence, snapshot, node, seen, work)
             return NodeNow(
-                seen.process, whole, gone=_is_gone_in_zookeeper(snapshot, node), file_is_rendered=seen.rendered
+                seen.process,
+                whole,
+                gone=_is_gone_in_zookeeper(snapshot, node),
+                file_is_rendered=seen.rendered,
+                trouble=work.repeats.trouble(roll, node.id),
             )
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
@@ -528,6 +544,7 @@ class Roller:
             gone=gone,
             file_is_rendered=seen.rendered,
             registered_anew=_registered_anew(snapshot, row),
+            trouble=work.repeats.trouble(roll, node.id),
             registers_never=stock
             and seen.rendered is True
             and work.unsent.is_due(row, _log_of(snapshot), self._steady()),

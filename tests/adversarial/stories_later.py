@@ -82,10 +82,15 @@ def wait_unnamed(stage: RoadStage) -> dict[str, Any]:
 
 def assert_waits(stage: RoadStage, node: int, forward: str) -> None:
     """Named before it leads; the step forward is closed by it; everything can still be undone."""
-    view = wait_named(stage, WAITS, node)
+    wait_named(stage, WAITS, node)
+
+    def why_open(view: dict[str, Any]) -> str | None:
+        found = conditions(view, forward)[NAME]
+        return None if found["status"] == "False" else f"{NAME}: {found['status']}, {found['message']}"
+
+    view = stage.wait_view(why_open, deadline_s=30.0)  # findings and gates are of two moments
     assert LEADS not in codes(view)
     closed = conditions(view, forward)[NAME]
-    assert closed["status"] == "False"
     assert WAITS in closed["codes"]
     assert f"controller {node}" in closed["message"]
     assert NAME in [each["name"] for each in view["standing"]["conditions"] if each["status"] != "True"]
@@ -173,8 +178,8 @@ def later_kafka_in_dual_write(laboratory: Laboratory) -> None:
     assert_snapshot(later)
     later.stop()
     again(ours[node])  # on the snapshot that the later one wrote as a follower
-    view = wait_named(stage, TOLD, node)
-    assert "its own log does not have the migration" in says(view, TOLD)
+    forgot = "its own log does not have the migration"
+    stage.wait_view(lambda view: None if forgot in says(view, TOLD) else says(view, TOLD), deadline_s=60.0)
     ours[node].stop()
     empty(later, 1)
     ours[node].prepare()

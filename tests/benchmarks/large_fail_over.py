@@ -48,7 +48,11 @@ def in_checkout(directory: Path, partitions: int) -> Figure:
     """In a process of that checkout's own Python, with this file."""
     command = [str(directory / ".venv/bin/python"), __file__, "--partitions", str(partitions), "--as-json"]
     done = subprocess.run(
-        command, cwd=directory, env={**os.environ, "PYTHONPATH": str(directory)}, capture_output=True, check=False
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Figure)

@@ -13,6 +13,20 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "migrator/fleet/repeatable.py",
+        "NO_ANSWER: Final = frozenset({HOST_NOT_REACHED.code, ACT_TOO_SLOW.code, TRANSFER_CUT.code})\n",
+        "NO_ANSWER: Final = frozenset({ACT_TOO_SLOW.code})\n",
+        "one lost connection leaves a broker down",
+        ("tests/unit/state_machine/test_repeated_acts.py",),
+    ),
+    Fault(
+        "migrator/fleet/repeatable.py",
+        "        return error.code == ACT_FAILED.code and self.answers < ANSWERS_MAX\n",
+        "        return error.code == ACT_FAILED.code\n",
+        "a host that refuses is asked for ever, and nobody is told",
+        ("tests/unit/state_machine/test_repeated_acts.py",),
+    ),
+    Fault(
         "migrator/model/listeners.py",
         '    if PROTOCOL_MAP in given or not given.get("process.roles"):\n',
         '    if not given.get("process.roles"):\n',

@@ -185,7 +185,10 @@ class Acknowledged:
         return self._expect(reply.broker_epoch in epochs, story)
 
     def _heard(self, request: BrokerHeartbeatRequest, reply: Any, asked_end: int) -> bool:
-        """That it is not fenced was so at some time since it asked; told to stop, it led nothing then."""
+        """That it is not fenced was so at some time since it asked; told to stop, it led nothing then.
+
+        A copy that comes behind that in the log brings back what ZooKeeper said, whoever is fenced.
+        """
         if reply.error_code:
             return False
         broker = request.broker_id
@@ -193,10 +196,12 @@ class Acknowledged:
         before = [fenced for offset, who, fenced in self._log.lives if who == broker and offset < asked_end]
         self._expect(reply.is_fenced in [*before[-1:], *said], f"broker {broker} is fenced: {reply.is_fenced}")
         if reply.should_shut_down:
+            let_go = max((offset for offset, who, _ in self._log.lives if who == broker), default=-1)
             led = [
                 key
                 for key, partition in self._log.partitions.items()
                 if partition.leader == broker and len(said) <= 1 and partition.leader != NO_LEADER
+                if self._log.histories[key][0][0] <= let_go
             ]
             named = [f"{self._log.names[topic_id]}-{partition}" for topic_id, partition in led]
             self._expect(not led, f"broker {broker} may stop, and leads {named}")

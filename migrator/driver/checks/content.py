@@ -30,6 +30,7 @@ from migrator.findings.content import (
     MALFORMED_ZNODE,
     MIN_ISR_ABOVE_REPLICAS,
     REPLICAS_IN_ONE_RACK,
+    TOPIC_CONFIG_DROPPED,
     TOPIC_CONFIG_REFUSED,
     TOPIC_CONFIG_UNKNOWN,
     TOPIC_NAME_IMPOSSIBLE,
@@ -41,7 +42,7 @@ from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
 from migrator.model.config_values import parse_value
 from migrator.model.names import unified
 from migrator.model.partition_figures import MIN_ISR
-from migrator.model.topic_configs import TOPIC_CONFIGS, refuse_value
+from migrator.model.topic_configs import DROPPED_IN_4, TOPIC_CONFIGS, refuse_value
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import Partition
 from migrator.zk import paths
@@ -204,6 +205,8 @@ def _topic_config(name: str, values: dict[str, str]) -> Iterator[Occurrence]:
     unknown, reason = _judged(frozenset(values.items()))
     if unknown:
         yield TOPIC_CONFIG_UNKNOWN.found(path=paths.topic_config(name), keys=", ".join(unknown))
+    if dropped := sorted(DROPPED_IN_4 & values.keys()):
+        yield TOPIC_CONFIG_DROPPED.found(path=paths.topic_config(name), keys=", ".join(dropped))
     if reason is not None:
         yield TOPIC_CONFIG_REFUSED.found(path=paths.topic_config(name), reason=reason)
 

@@ -12,6 +12,7 @@ from state_machine.audits import audit_rows
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.commands import Result
 from state_machine.policy.phases import Phase
+from state_machine.tables import PhaseEvent
 from tests.unit.api.service import Served
 from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 
@@ -226,6 +227,28 @@ def test_a_parameter_that_the_address_has_not_is_refused_before_anything_is_reco
     assert answer.json()["code"] == "Z2K-4002"
     assert "this address has no such parameter" in answer.text
     assert served.http.get("/api/v1/migrations/1/operations/1").status_code == 404
+
+
+def test_the_rows_of_an_operation_are_at_the_address_that_its_answer_names(served: Served) -> None:
+    """Rows before it are not its rows."""
+    verdict = {"holds": True, "conditions": []}
+    before = {"from_phase": "READY", "to_phase": "TAKEOVER", "trigger": "ADVANCE", "verdict": verdict}
+    origin = {"who": "driver", "reason": "", "source_run": "r", "source_number": 1}
+    with served.world.store.writing() as session:
+        session.add(PhaseEvent(migration_id=1, version=0, at=1.0, recorded_at=1.0, **before, **origin))
+    first = served.post("/migrations/1/advance", {"to": "PREFLIGHT"}).json()
+    served.rounds(3)
+    assert [each["to_phase"] for each in served.get("/migrations/1/events")["items"]] == ["TAKEOVER", "PREFLIGHT"]
+    assert [each["to_phase"] for each in served.http.get(first["event"]).json()["items"]] == ["PREFLIGHT"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["migrations?name=x", "migrations/1?a=1", "migrations/1/events?signal=1", "migrations/1/findings?codes=Z2K-1008"],
+)
+def test_a_question_with_a_parameter_that_the_address_has_not_is_refused(served: Served, path: str) -> None:
+    found = assert_problem(served.http.get(f"/api/v1/{path}"), 422, "Z2K-4002")
+    assert "this address has no such parameter" in found["detail"]
 
 
 def test_a_dry_run_of_a_closed_gate_is_refused_the_same_way(served: Served) -> None:

@@ -255,15 +255,18 @@ def test_a_broker_that_does_not_know_ids_keeps_the_logs_that_its_topic_of_today_
     ]
 
 
-def test_only_logs_of_the_topic_that_went_are_dropped_by_a_broker_that_is_healed() -> None:
-    """What is left over gets StopReplica, which deletes it."""
-    deleted = {"payments": (an_id("payments before"),)}
+def test_logs_of_a_topic_that_went_are_dropped_by_a_broker_that_is_healed_whichever_id_it_has_heard_since() -> None:
+    """What is left over gets StopReplica, which deletes it.
+
+    A broker that was away learns the id of today's topic and still has the logs of the one before (K-20).
+    """
+    before, today = an_id("payments before"), an_id("payments")
+    deleted = {"payments": (before,)}
     image = an_image(a_topic("orders", 3), a_topic("payments", [a_partition(0, (2, 3))]))
     survey = what_brokers_have()[1]
-    assert left_over(survey, image, deleted, ()) == []
-    for known in (ZERO_UUID, an_id("payments before")):
+    for known, dropped in ((ZERO_UUID, True), (before, True), (today, True), (an_id("another"), False)):
         other = replace(survey, topics={**survey.topics, "payments": known})
-        assert left_over(other, image, deleted, ()) == [("payments", 0), ("payments", 1)]
+        assert left_over(other, image, deleted, ()) == ([("payments", 0), ("payments", 1)] if dropped else [])
 
 
 # --- many brokers -----------------------------------------------------------------------------------------

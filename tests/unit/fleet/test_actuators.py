@@ -105,6 +105,18 @@ def test_a_stop_ends_only_when_the_host_says_stopped(tmp_path: Path) -> None:
     assert code_of(again.stop) == "Z2K-7022"  # between two attempts: the supervisor starts it again
 
 
+def test_a_stop_goes_on_asking_a_host_that_loses_the_connection_meanwhile(tmp_path: Path) -> None:
+    """The unit has stopped; one status that ssh could not ask for is no answer."""
+    once = f"if test ! -e {tmp_path}/lost; then touch {tmp_path}/lost; echo reset >&2; exit 255; fi; {STATUS}"
+    host = a_host(tmp_path, status={"argv": [SH, "-c", once, "sh", "{running}"]})
+    host.start()
+    host.stop()
+    assert not (tmp_path / "running").exists()
+    gone = {"argv": [SH, "-c", "exit 255"]}
+    never = a_host(tmp_path, status=gone, stop={"argv": ["true"], "timeout_s": 0.5})
+    assert code_of(never.stop) == "Z2K-7046"  # not the one that says that it does not stop
+
+
 def test_an_act_ends_in_time_with_everything_that_it_started(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     began = time.monotonic()
@@ -143,7 +155,7 @@ def test_output_is_bounded_and_failures_say_nothing_of_it(tmp_path: Path) -> Non
     assert "no such unit" in str(error.value)
     assert "hunter2" not in str(error.value)
     missing = {"argv": ["/no/such/command"]}
-    assert code_of(a_host(tmp_path, stop=missing).stop) == "Z2K-7021"
+    assert code_of(a_host(tmp_path, stop=missing).stop) == "Z2K-7046"
 
 
 def test_a_command_gets_no_variable_that_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,12 +139,45 @@ def test_the_way_back_is_the_migration_file_with_what_somebody_changed_since() -
     forward = kraft(before.content)
     back = render("broker", forward.document, FileKind.BACK, WANTED, before)
     assert back.require().content == before.content
-    changed = forward.document.with_values({"num.io.threads": "16"}).without(lambda key: key == "my.plugin.setting")
+    changed = forward.document.with_values({"num.io.threads": "16"})
     back = render("broker", changed, FileKind.BACK, WANTED, before)
     assert back.document.value("num.io.threads") == "16"
-    assert back.document.value("my.plugin.setting") is None
     assert back.document.value(FLAG) == "true"
     assert render("broker", back.document, FileKind.BACK, WANTED, before).content == back.content
+
+
+@pytest.mark.parametrize("in_kraft_mode", [True, False])
+def test_a_key_that_is_missing_is_never_taken_for_a_wish_to_remove_it(in_kraft_mode: bool) -> None:
+    """A file that was cut, or that a tool wrote for another kind of node, lacks keys that nobody wants to lose."""
+    before = migration().document
+    there = kraft(before.content).document if in_kraft_mode else before
+    for lost in {*there.values} - {"process.roles"}:
+        present = there.with_values({"num.io.threads": "16"}).without(lambda key, lost=lost: key == lost)
+        back = render("broker", present, FileKind.BACK, WANTED, before).document
+        assert back.values == before.with_values({"num.io.threads": "16"} if lost != "num.io.threads" else {}).values
+    original = migration().present
+    cut = render("broker", before.without(lambda key: key == "log.dirs"), FileKind.ORIGINAL, WANTED, original).document
+    assert cut.values == original.values
+    controller = a_file(OURS)
+    stock = render("controller", controller, FileKind.STOCK, OF_CONTROLLER).document
+    for lost in stock.values:
+        present = stock.without(lambda key, lost=lost: key == lost)
+        ours = render("controller", present, FileKind.BACK, OF_CONTROLLER, controller)
+        assert ours.document.values == controller.values
+
+
+def test_a_key_that_the_migration_and_somebody_else_changed_blocks_with_all_values() -> None:
+    before = migration().document.with_values({"inter.broker.protocol.version": "3.9", "zookeeper.ssl.secret": "one"})
+    there = kraft(before.content).document
+    assert render("broker", there, FileKind.BACK, WANTED, before).require().document.values == before.values
+    changed = there.with_values({"inter.broker.protocol.version": "3.8", "zookeeper.ssl.secret": "two"})
+    back = render("broker", changed, FileKind.BACK, WANTED, before)
+    version, secret = [each for each in back.findings if each.code == "Z2K-7045"]
+    assert "was 3.9 before the migration, absent was written, and 3.8 is there now" in version.text
+    assert "was (hidden) before" in secret.text
+    assert "two" not in secret.text
+    with pytest.raises(FindingError):
+        back.require()
 
 
 def test_the_way_back_without_the_predecessor_starts_in_zookeeper_mode_and_warns() -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED
+from migrator.fleet.strict_yaml import load_yaml
 from migrator.model.image import EMPTY
 from migrator.model.values import Topic
 from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
@@ -30,6 +31,7 @@ from state_machine.tables import Migration, RoadNode
 from tests.unit.state_machine.world import World
 
 BROKERS = (0, 1, 2)
+SHIPPED = Path(__file__).resolve().parents[3] / "docker" / "actuators" / "local-systemd.yaml"
 FILE = """# kept by hand
 broker.id={id}
 zookeeper.connect=zk:2181/kafka
@@ -73,9 +75,7 @@ class Hosts:
         template = {
             "version": 1,
             "acts": {
-                "read": {"argv": [*shell, 'test -e "$1" || exit 66; cat "$1"', "sh", "{path}"]},
-                "list": {"argv": [*shell, 'test -d "$1" || exit 66; ls -A "$1"', "sh", "{path}"]},
-                "write": {"argv": [*shell, 'cat > "$1"', "sh", "{path}"]},
+                **{name: load_yaml(SHIPPED.read_bytes())["acts"][name] for name in ("read", "list", "write")},
                 "stop": {"argv": [*shell, noted.format("stopped"), "sh", *place, "stop", "{id}"]},
                 "start": {"argv": [*shell, noted.format("running"), "sh", *place, "start", "{id}"]},
                 "status": {"argv": [*shell, 'cat "$1/$2/state"', "sh", *place, "{id}"]},
