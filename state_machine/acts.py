@@ -17,6 +17,7 @@ from migrator.control_api.operations import DriverOperation
 from migrator.control_api.states import State
 from migrator.findings.driver import BROKERS_FORWARD_NOTHING, MIRROR_STOPPED
 from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.road import CLOCK_SET_BACK
 from migrator.findings.service import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
@@ -51,6 +52,7 @@ from state_machine.road.road_acts import RoadActs
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.supervisor import Supervisor
+from state_machine.times.row_clock import AHEAD_WORTH_SAYING_S
 from state_machine.transition import SERVICE, PhaseStep, StepSource, take
 
 AGAIN_S: Final = 20.0
@@ -63,6 +65,10 @@ ASKS_BROKERS_S: Final = 60.0
 
 ONLY_IN: Final = {SCHEDULE: AUDITED, CONFIRMATION: (Phase.READY,)}
 """Audits that the service asks for by itself say nothing once these phases are over."""
+
+
+def no_step() -> float:
+    return 0.0
 
 
 class Acts:
@@ -79,7 +85,10 @@ class Acts:
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         znodes: OwnZnodes | None = None,
+        ahead_s: Callable[[], float] = no_step,
     ) -> None:
+        """clock: of rows. ahead_s: how far it is ahead of the wall clock."""
+        self._ahead_s = ahead_s
         self._road = road
         road.finalize_gate = self._finalize_gate
         self._znodes = znodes
@@ -130,7 +139,12 @@ class Acts:
         operable = on_the_road or self._road.may_join(snapshot)
         road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
-        beside = (*schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence), *road)
+        beside = (
+            *schedule_findings(evidence.audits),
+            *_unconfirmed(snapshot, evidence),
+            *road,
+            *self._clock_set_back(),
+        )
         return WaitingReason(outcome.reason, (*outcome.problems, *beside))
 
     # --- before the takeover -------------------------------------------------------------------------------
@@ -425,6 +439,10 @@ class Acts:
             if left.problems:  # no signal of ours reaches them
                 return WaitingReason(f"{done}. {left.problems[0].text}", left.problems)
         return WaitingReason(done)
+
+    def _clock_set_back(self) -> tuple[Occurrence, ...]:
+        ahead = self._ahead_s()
+        return (CLOCK_SET_BACK.found(seconds=f"{ahead:.0f}"),) if ahead > AHEAD_WORTH_SAYING_S else ()
 
     # --- shared --------------------------------------------------------------------------------------------
 

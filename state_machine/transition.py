@@ -9,6 +9,7 @@ step is written down already). After any of them nothing was written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -64,12 +65,21 @@ class PhaseStep:
 
 
 def take(
-    store: Store, migration_id: int, step: PhaseStep, *, expected_version: int, evidence: Evidence, now: float
+    store: Store,
+    migration_id: int,
+    step: PhaseStep,
+    *,
+    expected_version: int,
+    evidence: Evidence,
+    now: float,
+    also: Callable[[Session], None] | None = None,
 ) -> PhaseEvent:
-    """Take one step; see the head of this module."""
+    """Take one step; see the head of this module. also: what is written in the same transaction."""
     try:
         with store.writing() as session:
             event = _take(session, migration_id, step, expected_version, evidence, now)
+            if also is not None:
+                also(session)
     except (StaleDataError, IntegrityError) as error:
         raise VERSION_MOVED.error(found="another one", expected=expected_version) from error
     log.info("migration.phase", **{"from": event.from_phase, "to": event.to_phase, "actor": event.who})
@@ -113,7 +123,8 @@ def _take(
         verdict=verdict,
     )
     session.add(event)
-    row.phase, row.since, row.version = edge.to, step.at, row.version + 1
+    # a driver's own time may be ahead of this host's: what is made in this phase must not look older than it
+    row.phase, row.since, row.version = edge.to, min(step.at, now), row.version + 1
     if step.source.ends_entry:
         move_cursor(session, migration_id, step.source.run, step.source.number)
     return event

@@ -105,7 +105,17 @@ FINALIZE_WAITS = Finding(
     says="The finalize has not begun, and does not begin: {reason}.",
     means="Every controller runs with the migration flag, as in the soak. The gate was open when FINALIZING was "
     "requested; it is asked again before the first controller is stopped, and something changed meanwhile.",
-    remedy="Correct what the message names. The finalize then begins by itself.",
+    remedy="Correct what the message names, or approve again if the approval ended. The finalize then begins by "
+    "itself. `zk2kraft abort` gives it up, and leads back to SOAK.",
+)
+
+CLOCK_SET_BACK = Finding(
+    code="Z2K-4236",
+    severity=Severity.WARNS,
+    says="The clock of the service's host is {seconds} s behind the times of the service's rows.",
+    means="It was set back, or it was wrong when earlier rows were written. New rows go on from the newest one, so "
+    "that their order holds and every step stays possible. Times that the service shows are ahead by that much.",
+    remedy="Nothing has to be done for the migration. See that the host's time service is well.",
 )
 
 FLAG_REMOVED_EARLY = Finding(

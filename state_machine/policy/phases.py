@@ -17,6 +17,7 @@ from typing import Final
 
 from migrator.control_api.operations import DriverOperation
 from migrator.findings.service import NOT_POSSIBLE_HERE
+from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import (
     Gate,
     abort_is_possible,
@@ -201,6 +202,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.REPLACING_CONTROLLERS, Trigger.CONTROLLERS_REPLACED): Edge(Phase.SOAK, gate=controllers_are_replaced),
     (Phase.SOAK, Trigger.ADVANCE): Edge(Phase.FINALIZING, gate=finalize_evidence),
     (Phase.FINALIZING, Trigger.FINALIZED): Edge(Phase.COMPLETED, gate=finalize_is_committed),
+    # until the first controller is started without the migration flag
+    (Phase.FINALIZING, Trigger.ABORT): Edge(Phase.SOAK, gate=finalize_may_be_given_up),
     # metadata.version is raised after every node runs a later Kafka; the phase stays
     (Phase.COMPLETED, Trigger.RAISE_VERSION): Edge(Phase.COMPLETED, gate=may_raise_version),
     # the way back inside the window

@@ -30,6 +30,7 @@ from migrator.model.connect_string import chroot_of
 from migrator.model.verdict import Verdict
 from migrator.zk import paths
 from state_machine.observations import WaitingReason
+from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import canary_is_well, road_of
@@ -62,9 +63,11 @@ from state_machine.road.file_watch import (
     read_files,
     restart_occurrences,
 )
+from state_machine.road.finalize import give_up
 from state_machine.road.finalize.before import FreshFiles, is_waiting, never_asked, not_now
 from state_machine.road.fleet import Fleet, Fleets, trouble_of
-from state_machine.road.intent import FinalizeIntent, write_intent
+from state_machine.road.intent import FinalizeIntent, delete_intent, write_intent
+from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import next_phase, road_evidence
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
@@ -72,6 +75,7 @@ from state_machine.road.version_raise import VersionRaise
 from state_machine.road.zookeeper_end import end_text, observed_end
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
+from state_machine.tables import RoadNode
 
 log = structlog.get_logger()
 
@@ -191,7 +195,10 @@ class RoadActs:
 
     async def soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Snapshots, restarts, elections, and the time itself."""
+        left = await self._delete_intent(snapshot, evidence)
         await self._soak.note(snapshot)
+        if left is not None:
+            return left
         restarted = await self._roller.step(snapshot, evidence, Roll.SOAK)
         if restarted is not None:
             return restarted
@@ -199,7 +206,11 @@ class RoadActs:
         return led or WaitingReason("done: every stock controller was restarted, and led once")
 
     async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
-        """Gate and intent come with the first stop (`_before_finalize`)."""
+        """Gate and intent come with the first stop (`_before_finalize`). One that is given up stops nothing more."""
+        row = give_up.to_put_back(snapshot)
+        if row is not None and not self._roller.is_acting(snapshot.id):
+            await self._store.away(self._put_back, snapshot, row)
+            return WaitingReason(f"waiting: controller {row.node_id} gets its kept file, with the migration flag")
         finalized = await self._roller.step(snapshot, evidence, Roll.FINAL)
         return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
@@ -249,6 +260,8 @@ class RoadActs:
         Of the others the gate says nothing any more: the first one may have ended the migration.
         """
         snapshot = await self._store.away(self._store.snapshot, snapshot.id)  # with what this round has written down
+        if give_up.is_requested(snapshot):
+            return WaitingReason("waiting: the finalize is given up, and no controller is stopped for it any more")
         if not is_waiting(snapshot):
             return None
         events = await self._store.away(self._store.events, snapshot.id)
@@ -262,7 +275,8 @@ class RoadActs:
             work.files_at = -1e9
         if not work.fresh.are_known:
             return WaitingReason("waiting: before the first controller is stopped, every file is read once more")
-        return await self._intend(snapshot, who) if document(snapshot, INTENT, IntentDocument) is None else None
+        intended = document(snapshot, INTENT, IntentDocument)
+        return await self._intend(snapshot, who) if intended is None or intended.withdrawn else None
 
     async def _intend(self, snapshot: Snapshot, who: str) -> WaitingReason | None:
         """Znode first: a row without it would let nobody else see what was begun."""
@@ -284,6 +298,29 @@ class RoadActs:
         )
         log.warning("finalize.intended", path=paths.FINALIZE_INTENT, text=text)
         return None
+
+    def _put_back(self, snapshot: Snapshot, row: RoadNode) -> None:
+        look = snapshot.observation
+        found = None if look is None else look.log.controller(row.node_id)
+        with self._store.writing() as session:
+            written = session.get_one(RoadNode, (row.migration_id, row.roll, row.node_id))
+            send_back(session, written, "" if found is None else found.incarnation, at=self._clock())
+
+    async def _delete_intent(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """Of a finalize that was given up. A rollback stays closed for as long as it stands."""
+        if not give_up.standing_intent(snapshot):
+            return None
+        said = "the intent of the finalize that was given up is deleted in ZooKeeper"
+        verdict = finalize_may_be_given_up(evidence)
+        if not verdict.holds:
+            return WaitingReason(f"waiting: {said}: {verdict.reason()}")
+        cluster = snapshot.migration.cluster_id or ""
+        try:
+            await asyncio.to_thread(delete_intent, snapshot.inventory.zookeeper, cluster)
+        except FindingError as error:
+            return WaitingReason(f"waiting: {said}: {words_of(error)}", (error.occurrence,))
+        log.warning("finalize.intent_deleted", path=paths.FINALIZE_INTENT)
+        return WaitingReason(f"waiting: {said}")
 
     # --- files, backups, times -----------------------------------------------------------------------------
 

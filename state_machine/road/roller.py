@@ -75,6 +75,7 @@ from state_machine.road import controllers_back, joining, journal
 from state_machine.road.broker_back import prepare_before, write_back, write_before
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
+from state_machine.road.finalize import give_up
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
@@ -141,7 +142,10 @@ class Roller:
         steady: Callable[[], float] = time.monotonic,
         locks: ClusterLocks | None = None,
         replicas: Callable[[Inventory], ReplicasSeen] = read_replicas,
+        wall: Callable[[], float] | None = None,
     ) -> None:
+        """clock: of rows. wall: what maintenance windows are of, where that is another one."""
+        self._wall = wall or clock
         self._locks = locks
         self._replicas = replicas
         self._store = store
@@ -179,6 +183,11 @@ class Roller:
             found = NO_FLEET.found(name=snapshot.migration.name, reason=f"it does not name nodes {missing} any more")
             return WaitingReason(f"blocked: {found.text}", (found,))
         return await self._decide(snapshot, evidence, roll, fleet)
+
+    def is_acting(self, migration_id: int) -> bool:
+        """Something is done on a host just now."""
+        work = self._work.get(migration_id)
+        return work is not None and work.running is not None
 
     async def release(self, snapshot: Snapshot) -> None:
         """Nothing is restarted any more."""
@@ -247,7 +256,7 @@ class Roller:
 
     def _tend_replicas(self, fleet: Fleet, work: _Work) -> None:
         if work.replicas is None:
-            work.replicas = ReplicasWatch(self._replicas, self._steady)
+            work.replicas = ReplicasWatch(self._replicas, self._steady, self._clock)
         work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS)})
 
     def _whole_by_brokers(self, fleet: Fleet, work: _Work) -> tuple[Condition, ...]:
@@ -256,7 +265,7 @@ class Roller:
 
     def _outside(self, fleet: Fleet) -> str | None:
         """No node is begun outside of the maintenance windows; one that was begun is ended."""
-        inside = fleet.inventory.is_in_window(datetime.fromtimestamp(self._clock(), UTC))
+        inside = fleet.inventory.is_in_window(datetime.fromtimestamp(self._wall(), UTC))
         return None if inside else "outside of the maintenance windows of the inventory"
 
     # --- acts ----------------------------------------------------------------------------------------------
@@ -281,7 +290,7 @@ class Roller:
                 return WaitingReason(
                     f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,)
                 )
-        if act is NodeAct.STOP and roll in self.before_stop:
+        if act is NodeAct.STOP and roll in self.before_stop and not give_up.is_put_back(row):
             closed = await self.before_stop[roll](snapshot)
             if closed is not None:
                 return closed
@@ -309,7 +318,10 @@ class Roller:
             seconds = self._steady() - running.since
             return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
         work.running = None
-        row = next(each for each in snapshot.nodes_of(roll) if each.node_id == running.node)
+        row = next((each for each in snapshot.nodes_of(roll) if each.node_id == running.node), None)
+        if row is None:  # the finalize was given up while its first controller was prepared, which only reads
+            running.task.exception()
+            return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} is over")
         try:
             columns = running.task.result()
         except FindingError as error:
@@ -351,6 +363,8 @@ class Roller:
                 return write_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
             case NodeAct.WRITE if roll is Roll.JOIN and row.kind == FileKind.BACK:
                 return joining.write_before(node, row)
+            case NodeAct.WRITE if give_up.is_put_back(row):
+                return give_up.write_kept(node, row, "" if snapshot.approval is None else snapshot.approval.digest)
             case NodeAct.WRITE if row.kind == FileKind.BACK:
                 return write_back(fleet, node, row)
             case NodeAct.WRITE:
@@ -714,11 +728,11 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
 
 def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
     controller, voter = observed.controller(row.node_id), observed.voter(row.node_id)
-    flag = roll is not Roll.FINAL
+    flag = roll is not Roll.FINAL or give_up.is_put_back(row)
     fresh = controller is not None and controller.incarnation != row.incarnation
     ready = controller is not None and controller.zk_migration_ready is flag
     lag = None if voter is None else voter.lag
-    claim = (claim_is_ours(evidence),) if flag else ()
+    claim = () if roll is Roll.FINAL else (claim_is_ours(evidence),)
     ours = roll is Roll.OURS and not journal.is_sent_back(row)
     return (
         *((controllers_back.answers_in_its_place(evidence, row),) if ours else ()),

@@ -220,3 +220,18 @@ def test_outside_of_the_maintenance_windows_there_is_no_intent(world: Finalizing
     asyncio.run(story())
     assert_nothing_began(world)
     assert "maintenance windows" in world.waiting
+
+
+def test_an_approval_that_ended_while_the_finalize_waits_can_be_given_again(world: Finalizing) -> None:
+    """Before, FINALIZING waited for ever: nothing could be approved in it (found by a review)."""
+
+    async def story() -> None:
+        await world.to_finalizing()
+        old_approval(world)
+        await world.until(lambda: "is older than 4 h" in world.waiting, 20)
+        operation = await world.run_operation("APPROVE", who="bo", to=Phase.FINALIZING)
+        assert operation.state == "succeeded", operation.answer
+        await world.until(lambda: "STOPPING" in world.steps_of_final, 60)
+
+    asyncio.run(story())
+    assert len(world.intents) == 1
