@@ -11,6 +11,7 @@ from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.road.journal import record
 from state_machine.tables import RoadNode
+from tests.unit.state_machine.test_joining import Joining
 from tests.unit.state_machine.test_rolling import codes
 from tests.unit.state_machine.test_rolling_back import RollingBack
 
@@ -108,3 +109,26 @@ def test_a_kraft_file_that_the_journal_does_not_know_is_never_taken_for_the_file
         session.delete(session.get_one(RoadNode, (world.id, Roll.KRAFT, 0)))
     world.start_service()
     asyncio.run(second())
+
+
+def test_a_broker_that_failed_while_it_joined_is_named_before_the_rollback_says_that_it_is_over(tmp_path: Path) -> None:
+    """Nothing was taken over, and no broker restarts in this rollback: a person starts the one that is down."""
+    world = Joining(tmp_path)
+
+    async def story() -> None:
+        await world.to_joining()
+        await world.advance()
+        await world.until(lambda: world.step(0) == "STARTED")
+        world.hosts.state(0, "stopped")
+        await world.until(lambda: world.step(0) == "FAILED")
+        operation = await world.run_operation("ROLL_BACK", who="Ada")
+        assert operation.state == "succeeded", operation.answer
+        await world.turn(5)
+        assert world.phase is Phase.ROLLING_BACK
+        assert "broker 0 is not as the journal says" in world.waiting
+        assert "start what the service stopped" in world.waiting
+        world.hosts.state(0, "running")
+        await world.turn(5)
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
