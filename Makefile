@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road bench-brokers
+.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road bench-brokers bench-hosts
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -61,6 +61,10 @@ kill-matrix-back:  ## the same points up to FINALIZING, a rollback asked at each
 end-of-road:  ## the stories that decide about the end of the road, one cluster each; STORIES says which (docs/adversarial.md)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.end_of_road $(if $(STORIES),--only $(STORIES))
+
+estate:  ## the service on six hosts with ssh, faults at every call of its actuators, SEEDS runs from FIRST (60 take about 5 minutes; at most 15)
+	$(SETUP)
+	$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --first $(or $(FIRST),0) --seeds $(or $(SEEDS),60) --minutes 15
 
 soak:  ## two brokers of three in KRaft mode, our controllers, the service, traffic, changes and trouble for MINUTES (120; docs/adversarial.md)
 	$(SETUP) --with-java
@@ -116,6 +120,9 @@ bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minu
 bench-brokers:  ## what each further broker costs, and a takeover that waits, beside the checkout BASE (20 minutes)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.brokers $(if $(BASE),--base $(BASE))
+
+bench-hosts:  ## sixty brokers on slow hosts, beside the checkout BASE (6 minutes)
+	$(BIN)/python -m tests.benchmarks.hosts $(if $(BASE),--base $(BASE))
 
 bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours and stock (5 minutes)
 	$(SETUP) --with-java

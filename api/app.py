@@ -7,19 +7,26 @@ Elsewhere: who serves it (api.commands.service), the addresses (this folder and 
 
 from __future__ import annotations
 
+from typing import Final
+
 from fastapi import Depends, FastAPI
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from api.change import routes
 from api.pages import login, pages
 from api.pages.login import login_page
 from api.rest import actions, audits, health, migrations
-from api.rest.guard import Guard
+from api.rest.guard import OPEN, Guard
 from api.rest.parts import Parts, no_unknown_parameters
-from api.rest.problems import add_handlers, openapi_with_problems
+from api.rest.problems import add_handlers, answer, openapi_with_problems, problem
+from migrator.findings.service import BODY_TOO_LARGE
+from migrator.http.bounded_body import BoundedBody
 from state_machine.settings import ServiceSettings
 
 BASE = "/api/v1"
+BODY_BYTES_MAX: Final = 1_048_576
+OPEN_BYTES_MAX: Final = 8_192
+"""Without a token: a form with the token."""
 
 
 def make_app(parts: Parts, token: str) -> FastAPI:
@@ -48,4 +55,12 @@ def make_app(parts: Parts, token: str) -> FastAPI:
 def guarded(app: FastAPI, token: str) -> ASGIApp:
     """token: what every request has to have, a browser's as a cookie."""
     settings: ServiceSettings = app.state.parts.settings
-    return Guard(app, token, login_page, settings.reached_as)
+    return Guard(BoundedBody(app, body_bytes_max, body_too_large), token, login_page, settings.reached_as)
+
+
+def body_bytes_max(scope: Scope) -> int:
+    return OPEN_BYTES_MAX if scope["path"] in OPEN else BODY_BYTES_MAX
+
+
+def body_too_large(scope: Scope, most: int) -> ASGIApp:
+    return answer(problem(BODY_TOO_LARGE.error(most=most), scope["path"]))

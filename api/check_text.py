@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from migrator.findings.finding import Occurrence
+from migrator.model.printable import printable
 
 SHOWN: Final = 3
 """Of one code; 200 partitions without a state are one problem, not 200."""
@@ -23,7 +24,7 @@ def finding_lines(found: Iterable[Occurrence], *, everything: bool = False) -> I
     for group in groups.values():
         shown = group if everything else group[:SHOWN]
         for each in shown:
-            yield f"{each.finding.severity.value:6} {each.code}  {each.text}"
+            yield printable(f"{each.finding.severity.value:6} {each.code}  {each.text}")
         if len(shown) < len(group):
             yield f"       and {len(group) - len(shown):,} more of {group[0].code}; --all shows them"
         for remedy in dict.fromkeys(each.finding.remedy for each in group):

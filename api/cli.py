@@ -20,6 +20,7 @@ import typer
 
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.service import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED
+from migrator.model.printable import printable_lines
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -398,8 +399,8 @@ def serve(
     write; 0: none), audit_process_idle_s (0: no warm audit process), audits_max_bytes, command_limit_s, roots
     (directories that may hold controllers' files), control_hosts, control_ca, control_certificate,
     control_key_password, control_token (for controllers on other hosts), start_controllers, fleets (inventories of
-    nodes and their actuators), settle_s, node_deadline_s, soak_s, brokers_gone_s, drift_every_s, zookeeper_kept_days,
-    single_operator, backup_key, backup_directory. docs/service.md explains them.
+    nodes and their actuators), settle_s, node_deadline_s, soak_s, brokers_gone_s, drift_every_s, hosts_at_once,
+    calls_per_host, zookeeper_kept_days, single_operator, backup_key, backup_directory. docs/service.md explains them.
     A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
     """
     from api.commands import service
@@ -550,6 +551,9 @@ def approve(
             help="FINALIZING, COMPLETED: the raise of metadata.version, or ROLLING_BACK: what a rollback loses",
         ),
     ] = "FINALIZING",
+    digest: Annotated[
+        str | None, typer.Option("--digest", help="of what you read: the whole, or 12 and more of its first digits")
+    ] = None,
     reason: Reason = "",
     wait: Wait = 60.0,
     no_wait: NoWait = False,
@@ -557,9 +561,13 @@ def approve(
     as_json: AsJson = False,
 ) -> None:
     """Agree to a step that cannot be undone, as plan and evidence are now; another person takes it. Or consent to what
-    a rollback loses. Exit: 4 refused.
+    a rollback loses. Without --digest it shows what would be approved, with its digest, and approves nothing.
+
+    Exit: 0 approved, 4 refused, also when things are not as you read them any more, 5 only shown.
     """
-    _step("approve", migration, to, reason, None, False, None if no_wait else wait, url, as_json)
+    body = {"reason": reason, "who": getpass.getuser()} if reason else {"who": getpass.getuser()}
+    seconds = None if no_wait else wait
+    _ask(url, as_json, lambda client: client.approve(migration, to, digest, body, wait_s=seconds))
 
 
 @app.command()
@@ -626,7 +634,8 @@ def audits(
     as_json: AsJson = False,
 ) -> None:
     """Show audits, or request one. Exit: 0, or 1 if the requested audit did not pass."""
-    _ask(url, as_json, lambda client: client.audits(migration, ask=ask, engine=engine, wait_s=wait))
+    who = getpass.getuser()
+    _ask(url, as_json, lambda client: client.audits(migration, ask=ask, engine=engine, wait_s=wait, who=who))
 
 
 @app.command()
@@ -693,13 +702,12 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         return app(args=arguments)
     except FindingError as error:
-        print(error, file=sys.stderr)
-        print(error.occurrence.finding.remedy, file=sys.stderr)
+        print(printable_lines(f"{error}\n{error.occurrence.finding.remedy}"), file=sys.stderr)
         sys.exit(1)
     except OSError as error:
         what = "" if error.filename is None else f" {error.filename}"
         found = SYSTEM_REFUSED.found(what=what, reason=error.strerror or str(error) or type(error).__name__)
-        print(f"{found.code} {found.text}\n{found.finding.remedy}", file=sys.stderr)
+        print(printable_lines(f"{found.code} {found.text}\n{found.finding.remedy}"), file=sys.stderr)
         sys.exit(UNEXPECTED)
     except Exception as error:
         traceback.print_exception(error)

@@ -13,6 +13,7 @@ import json
 import sys
 import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from api.pages.words import clock, dash, span
 from migrator.findings.finding import words_of
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
+    AGREED_TO_ANOTHER,
     GATE_CLOSED,
     NO_SUCH_THING,
     NOT_POSSIBLE_HERE,
@@ -32,6 +34,7 @@ from migrator.findings.service import (
     SERVICE_SILENT,
     VERSION_MOVED,
 )
+from migrator.model.printable import printable
 from state_machine.access import token_for
 from state_machine.policy.phases import Phase
 from state_machine.policy.undo import IRREVERSIBLE, UNDO
@@ -47,10 +50,13 @@ FINALIZING: Final = Phase.FINALIZING.value
 SOAK: Final = Phase.SOAK.value
 NO_RETURN_SAYS: Final = UNDO[Phase.FINALIZING].does
 TIMEOUT_S: Final = 15.0
+DIGITS_LEAST: Final = 12
+"""Of a digest that a person types; the service wants all 64."""
 SETTLE_POLL_S: Final = 0.2
 REFUSALS: Final = frozenset(
     finding.code
     for finding in (
+        AGREED_TO_ANOTHER,
         BACK_REFUSED,
         GATE_CLOSED,
         NOT_POSSIBLE_HERE,
@@ -124,6 +130,22 @@ class Client:
         self._show(document, lambda: [*operation_lines(operation, events), *phase_lines(word, phase)])
         return 0 if wait_s is None else outcome_code(word, operation, [each["to_phase"] for each in events], phase)
 
+    def approve(
+        self, migration: int | None, to: str, given: str | None, body: dict[str, Any], *, wait_s: float | None
+    ) -> int:
+        """Without `given`: show what would be approved, with its digest. 5: nothing was approved. With it, as `step`.
+
+        given: the digest that was read, or 12 and more of its first digits.
+        """
+        number = self._number(migration)
+        found = self._get(f"/api/v1/migrations/{number}/agreement?to={to}")
+        if given is None:
+            self._show(found, lambda: agreement_lines(number, found))
+            return NOT_DONE_YET
+        short = len(given) >= DIGITS_LEAST and found["digest"].startswith(given)
+        digest = found["digest"] if short else given
+        return self.step("approve", number, {**body, "to": to, "digest": digest}, dry_run=False, wait_s=wait_s)
+
     def change(self, migration: int | None, fields: dict[str, Any]) -> int:
         """Another inventory, in part."""
         view = self._request("PATCH", f"/api/v1/migrations/{self._number(migration)}", json=fields)
@@ -133,13 +155,13 @@ class Client:
         self._request("DELETE", f"/api/v1/migrations/{migration}", params={"who": who})
         return self._show({"removed": migration}, lambda: [f"migration {migration} is removed"])
 
-    def audits(self, migration: int | None, *, ask: bool, engine: str | None, wait_s: float) -> int:
+    def audits(self, migration: int | None, *, ask: bool, engine: str | None, wait_s: float, who: str = "") -> int:
         """Show the audits; with `ask`, request one and wait for its end. 0 passed, 1 diverged or incomplete."""
         number = self._number(migration)
         if not ask:
             found = self._get(f"/api/v1/migrations/{number}/audits")
             return self._show(found, lambda: [line for each in found["items"] for line in audit_lines(each)])
-        body = {} if engine is None else {"engine": engine}
+        body = {key: value for key, value in {"engine": engine, "who": who}.items() if value}
         audit = self._request("POST", f"/api/v1/migrations/{number}/audits", json=body)
         deadline = time.monotonic() + wait_s
         while audit["state"] in ("asked", "running") and time.monotonic() < deadline:
@@ -210,7 +232,7 @@ class Client:
         return document
 
     def _show(self, document: Any, lines: Any) -> int:
-        print(json.dumps(document) if self.as_json else "\n".join(lines()))
+        print(json.dumps(document) if self.as_json else _text(lines()))
         return 0
 
 
@@ -234,8 +256,13 @@ def outcome_code(word: str, operation: dict[str, Any], events: list[str], phase:
 def _progress(line: str, said: str) -> str:
     """On standard error, once per line, so that standard output stays what was asked for."""
     if line != said:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
     return line
+
+
+def _text(lines: Iterable[str]) -> str:
+    """What people and clusters wrote is shown, and moves no cursor."""
+    return "\n".join(map(printable, lines))
 
 
 def phase_lines(word: str, phase: str) -> list[str]:
@@ -249,7 +276,7 @@ def refused(error: ServiceRefused, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(error.problem))
     else:
-        print("\n".join(problem_lines(error.problem)), file=sys.stderr)
+        print(_text(problem_lines(error.problem)), file=sys.stderr)
     return error.exit_code
 
 
@@ -261,6 +288,16 @@ def problem_lines(problem: dict[str, Any]) -> list[str]:
     lines += [condition_line(each) for each in problem["conditions"]]
     lines += [f"  {each['says']} ({'.'.join(each['where'])})" for each in problem["errors"]]
     return [*lines, problem["remedy"]]
+
+
+def agreement_lines(number: int, found: dict[str, Any]) -> list[str]:
+    digest = found["digest"]
+    return [
+        *found["says"],
+        f"digest {digest}",
+        "nothing is approved yet; this approves exactly what is shown here:",
+        f"  zk2kraft approve --migration {number} --to {found['to']} --digest {digest[:16]}",
+    ]
 
 
 def condition_line(condition: dict[str, Any]) -> str:
@@ -282,7 +319,7 @@ def broker_line(broker: dict[str, Any]) -> str:
 
 def _is_shown(edge: dict[str, Any]) -> bool:
     """Steps that the cluster made by itself are no choice of the reader; the page leaves them out as well."""
-    return edge["trigger"] not in ("adopted", "found rolled back")
+    return edge["trigger"] not in ("adopted", "found rolled back", "stock in place")
 
 
 def gate_lines(edge: dict[str, Any]) -> list[str]:
@@ -326,10 +363,7 @@ def status_lines(view: dict[str, Any]) -> list[str]:
         for each in view["standing"]["conditions"]
         if each["status"] != "True"
     ]
-    lines += [
-        f"controller {each['node_id']}  {'driver=' + each['driver'] if each['driver'] else each['problem']}"
-        for each in view["quorum"]
-    ]
+    lines += [f"controller {each['node_id']}  {_voter(each)}" for each in view["quorum"]]
     lines += [
         denial_line(each["node_id"], denial, now) for each in view["quorum"] for denial in each.get("denials", ())
     ]
@@ -343,6 +377,13 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
 
 
+def _voter(node: dict[str, Any]) -> str:
+    """Of ours its driver; stock has none."""
+    if node.get("kind") == "stock":
+        return "stock: " + (node["problem"] or ("leads" if node["leads"] else f"follows, log end {node['log_end']}"))
+    return f"driver={node['driver']}" if node["driver"] else str(node["problem"])
+
+
 def road_lines(road: dict[str, Any]) -> list[str]:
     """Every node that a rolling restart has begun with, and what people have agreed to."""
     lines = [f"log  {road['log_problem'] or road['migration_state']}; controller {road['leader'] or dash(None)} leads"]
@@ -350,6 +391,7 @@ def road_lines(road: dict[str, Any]) -> list[str]:
         said = each["cause"] or each["instruction"] or each["detail"]
         took = f"  {each['took_s']:.0f} s" if each["took_s"] else ""
         lines.append(f"{each['roll']}  {each['role']} {each['node_id']}  {each['step']}{took}  {said}".rstrip())
+    lines += [remedy_line(each) for each in road.get("remedies", ())]
     if road["soak_s"] is not None:
         lines.append(f"soak  {span(road['soak_s'])}, {road['elections']} elections, snapshots by {road['snapshots']}")
     approval = road["approval"]
@@ -361,6 +403,12 @@ def road_lines(road: dict[str, Any]) -> list[str]:
     lines += [f"guard  controller {each['node_id']} {each['state']}: {each['reason']}" for each in _unproven(road)]
     lines += [waiver_line(each) for each in road.get("waivers", ())]
     return [*lines, *([f"finalize was begun  {road['intent']}"] if road["intent"] else [])]
+
+
+def remedy_line(remedy: dict[str, Any]) -> str:
+    """Of a failed node."""
+    may = "" if remedy["possible"] else f" (not possible now: {remedy['why_not']})"
+    return f"failed node  {remedy['command']}{may}: {remedy['does']}"
 
 
 def back_lines(back: dict[str, Any] | None) -> list[str]:
@@ -380,6 +428,8 @@ def back_lines(back: dict[str, Any] | None) -> list[str]:
     gap = back.get("epoch_gap")
     if gap is not None:
         said += f"; epoch gap {gap}" + (": the rollback repairs it" if gap else "")
+    said += f"; go last, since nothing is known of them: {', '.join(back['unknown'])}" if back.get("unknown") else ""
+    said += f"; left out by name: {', '.join(back['left_out'])}" if back.get("left_out") else ""
     return [f"rollback  {may}; {said}"]
 
 

@@ -3,17 +3,23 @@
 In:   the store and the time.
 Out:  `MigrationFigures`; asked for every few seconds, so nothing of a migration's history is read.
 Elsewhere: their names and what they mean (rest/health.py), what people are shown (views.py).
+Rules: what is not known has no figure. A zero in its place would be taken for good news.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from api.views import broker_views, dual_write_view, standing_of, without_controller_s
+from api.nodes import broker_views, failed_nodes, standing_of, without_controller_s
+from api.views import dual_write_lag
 from state_machine.evidence import evidence
 from state_machine.policy.audit_observations import PASSED, ScheduledAudits
 from state_machine.store import Store
+
+BLOCKED: Final = "blocked:"
+"""How the reason of a migration begins that a person has to set going again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +37,25 @@ def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> M
     now = clock()
     observed = evidence(snapshot, now)
     look = snapshot.observation
-    dual_write = dual_write_view(look)
     brokers = broker_views(store, snapshot, now)
-    values = {
-        "blocked": float(not standing_of(snapshot, observed).holds),
-        "without_controller_seconds": without_controller_s(look, now),
-        "last_window_seconds": 0.0 if look is None else (look.window_ms or 0) / 1000,
-        "dual_write_lag_records": 0.0 if dual_write is None else float(dual_write.lag_records or 0),
+    said_blocked = snapshot.migration.waiting.startswith(BLOCKED)
+    values: dict[str, float | None] = {
+        "blocked": float(said_blocked or not standing_of(snapshot, observed).holds),
+        "roll_failed_nodes": float(len(failed_nodes(snapshot))),
+        "without_controller_seconds": without_controller_s(snapshot, now),
+        "last_window_seconds": None if look is None or look.window_ms is None else look.window_ms / 1000,
+        "dual_write_lag_records": dual_write_lag(snapshot, observed, now),
         "brokers_not_ready": float(sum(bool(broker.problem) for broker in brokers)),
-        "look_age_seconds": 0.0 if look is None else now - look.at,
+        "look_age_seconds": None if look is None else now - look.at,
+        "epoch_gap": None if look is None else look.epoch_gap,
+        **_of_audits(observed.audits),
     }
-    gap = None if look is None else look.epoch_gap
-    values |= {} if gap is None else {"epoch_gap": float(gap)}
-    return MigrationFigures(snapshot.migration.name, snapshot.phase, {**values, **_of_audits(observed.audits)})
+    known = {name: float(value) for name, value in values.items() if value is not None}
+    return MigrationFigures(snapshot.migration.name, snapshot.phase, known)
 
 
-def _of_audits(observed: ScheduledAudits | None) -> dict[str, float]:
-    """Only what is known: no figure stands for "no audit yet"."""
+def _of_audits(observed: ScheduledAudits | None) -> dict[str, float | None]:
+    """No figure stands for "no audit yet"."""
     if observed is None or not observed.every_s:
         return {}
     last = (
@@ -62,4 +70,4 @@ def _of_audits(observed: ScheduledAudits | None) -> dict[str, float]:
         "diverged_twice": float(bool(observed.diverged)),
         "overdue": float(observed.overdue_since is not None),
     }
-    return {f"audit_{name}": value for name, value in known.items() if value is not None}
+    return {f"audit_{name}": value for name, value in known.items()}

@@ -7,10 +7,11 @@ Times are wall times in seconds since 1970 unless a name says otherwise.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from migrator.model.printable import OBEYED
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import UNNAMED
 
@@ -32,6 +33,12 @@ RemoteAddress = Annotated[
         examples=["https://kafka-controller-1:9643"],
     ),
 ]
+SHOWN: Final = f"^[^{OBEYED}]*$"
+"""Without characters that a terminal obeys: it is printed before somebody who approves."""
+Who = Annotated[
+    str, Field(min_length=1, max_length=100, pattern=SHOWN, description="who requests it; kept in the history")
+]
+Why = Annotated[str, Field(max_length=1000, pattern=SHOWN, description="why; kept in the history")]
 NodeId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Engine = Literal["spark", "quick"]
 
@@ -54,8 +61,8 @@ class ControllerIn(Request):
 
 class BrokerIn(Request):
     id: NodeId = Field(description="broker.id")
-    host: str = Field(default="", max_length=255, description="where it runs; only shown")
-    note: str = Field(default="", max_length=500, description="a note for people; only shown")
+    host: str = Field(default="", max_length=255, pattern=SHOWN, description="where it runs; only shown")
+    note: str = Field(default="", max_length=500, pattern=SHOWN, description="a note for people; only shown")
 
 
 def _controllers_differ(controllers: list[ControllerIn]) -> list[ControllerIn]:
@@ -120,8 +127,8 @@ class ChangeIn(Request):
     expected_version: int | None = Field(
         default=None, ge=1, le=2**31 - 1, description="refused if the migration has another version"
     )
-    reason: str = Field(default="", max_length=1000, description="why; kept in the history")
-    who: str = Field(default=UNNAMED, min_length=1, max_length=100, description="who requests it; kept in the history")
+    reason: Why = ""
+    who: Who = UNNAMED
 
 
 class ActionIn(Request):
@@ -134,13 +141,18 @@ class ActionIn(Request):
         le=2**31 - 1,
         description="the version that you saw; refused if the migration has another version now",
     )
-    reason: str = Field(default="", max_length=1000, description="why; kept in the history")
-    who: str = Field(default=UNNAMED, min_length=1, max_length=100, description="who requests it; kept in the history")
+    reason: Why = ""
+    who: Who = UNNAMED
+    digest: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{12,64}$",
+        description="`approve` needs it: SHA-256 of what was read (`GET .../agreement`)",
+    )
 
 
 class AuditIn(Request):
     engine: Engine | None = Field(default=None, description="absent: the migration's own engine")
-    who: str = Field(default=UNNAMED, min_length=1, max_length=100, description="who requests it; kept with the audit")
+    who: Who = UNNAMED
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -193,7 +205,7 @@ class StepView(BaseModel):
 
 class ActiveControllerView(BaseModel):
     kind: str = Field(description="what holds /controller in ZooKeeper")
-    node_id: int | None = Field(description="its node id")
+    node_id: int | None = Field(description="id of the controller; once stock leads, of the leader by the metadata log")
     since: float | None = Field(description="since when, as /controller says")
     controller_epoch: int | None = Field(description="/controller_epoch")
     kraft_epoch: int | None = Field(description="leader epoch of a KRaft controller; none for a broker")
@@ -202,8 +214,8 @@ class ActiveControllerView(BaseModel):
 
 class BrokerView(BaseModel):
     id: int = Field(description="broker id")
-    registered: bool | None = Field(description="registered with our controllers; none while none of them answers")
-    mode: str = Field(description="ZooKeeper or KRaft")
+    registered: bool | None = Field(description="registered with the KRaft controllers; none while nobody says")
+    mode: str = Field(description="ZooKeeper or KRaft; empty while nobody says")
     epoch: int | None = Field(description="broker epoch of its registration")
     fenced: bool | None = Field(description="a fenced broker gets no leadership")
     heartbeat_age_ms: int | None = Field(description="time since its last heartbeat")
@@ -230,7 +242,8 @@ class DenialView(BaseModel):
 
 class ControllerView(BaseModel):
     node_id: int = Field(description="node id")
-    answers: bool = Field(description="whether its control port answers")
+    kind: Literal["zk2kraft", "stock"] = Field(default="zk2kraft", description="whose process is or will be there")
+    answers: bool = Field(description="ours: its control port answers; stock: it leads, or follows the leader")
     leads: bool = Field(description="whether it leads the quorum")
     driver: str = Field(description="state of its driver")
     epoch: int | None = Field(description="leader epoch")
@@ -241,6 +254,7 @@ class ControllerView(BaseModel):
     loop_work_ms: float | None = Field(description="the same without the time in which it waited for a processor")
     pid: int | None = Field(description="its process")
     problem: str = Field(description="why it does not answer")
+    ready: bool = Field(default=True, description="it is as this phase wants it")
     denials: list[DenialView] = Field(description="principals whose requests it denies, and the missing operation")
     log: str = Field(description="the log file of the process that the service started")
 
@@ -286,6 +300,9 @@ class AuditView(BaseModel):
     directory: str | None = Field(description="where its inputs and result are kept")
     problem: str = Field(description="why it has no result")
     differences: str = Field(description="address of its differences")
+    left_off: dict[str, int] = Field(
+        default={}, description="how many `differences` and `expected` ones its report does not carry; none: it has all"
+    )
 
 
 class AuditScheduleView(BaseModel):
@@ -390,6 +407,26 @@ class RoadNodeView(BaseModel):
     detail: str = Field(description="what was read before it was stopped")
     instruction: str = Field(description="what a person has to do now; empty when nobody has to")
     cause: str = Field(description="why it failed, with the finding's code")
+    code: str = Field(default="", description="that code; it has a runbook")
+
+
+class RemedyView(BaseModel):
+    """An order of a person that sets a rolling restart with a failed node going again."""
+
+    word: Literal["resume", "back"] = Field(description="the step, in the words of the command line")
+    command: str = Field(description="what an operator types")
+    does: str = Field(description="what that does")
+    possible: bool = Field(description="whether it is possible now")
+    why_not: str = Field(description="why it is not possible; empty when it is")
+
+
+class AgreementView(BaseModel):
+    """What an approval is about now. A request to approve it carries the digest."""
+
+    to: str = Field(description="the phase that is agreed to; COMPLETED: the raise of metadata.version")
+    digest: str = Field(description="SHA-256 of `document`")
+    says: list[str] = Field(description="the same in words")
+    document: dict[str, Any] = Field(description="exactly what is agreed to")
 
 
 class ApprovalView(BaseModel):
@@ -435,12 +472,19 @@ class WayBackView(BaseModel):
         description="how far the KRaft epoch is ahead of /controller_epoch at most, which the rollback repairs; none "
         "while our controllers lead, or it is not known",
     )
+    unknown: list[str] = Field(
+        default_factory=list, description="nodes of which nothing is known now: they go last (Z2K-4237)"
+    )
+    left_out: list[str] = Field(default_factory=list, description="nodes that are left out by name (Z2K-4238)")
 
 
 class RoadView(BaseModel):
     """The way from dual-write to the end."""
 
     nodes: list[RoadNodeView] = Field(description="the journal of all rolling restarts")
+    failed: list[RoadNodeView] = Field(default=[], description="failed nodes of this phase; each waits for a person")
+    remedies: list[RemedyView] = Field(default=[], description="what a person can do about them")
+    dual_write_lag: int | None = Field(default=None, description="records that ZooKeeper lacks; none: not known")
     migration_state: str = Field(description="what the metadata log says of the migration")
     log_problem: str = Field(description="why the metadata log is not observed; empty when it is")
     leader: int | None = Field(description="the active controller, ours or stock")
@@ -498,7 +542,7 @@ class MigrationView(BaseModel):
     gates: list[EdgeView] = Field(description="every step from here with its conditions")
     undo: UndoView = Field(description="how to go back from here, and what it costs")
     brokers: list[BrokerView] = Field(description="readiness of every broker")
-    quorum: list[ControllerView] = Field(description="our controllers")
+    quorum: list[ControllerView] = Field(description="the controllers of the inventory, ours and stock")
     dual_write: DualWriteView | None = Field(description="how far ZooKeeper is behind; none before dual-write")
     findings: list[FindingView] = Field(description="open findings, at most 200")
     finding_groups: list[FindingGroupView] = Field(description="all open findings, by code, with the first few of each")

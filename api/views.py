@@ -13,14 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from api.models import (
-    ActiveControllerView,
     ApprovalView,
     AuditScheduleView,
     AuditView,
-    BrokerView,
     ConditionView,
-    ControllerView,
-    DenialView,
     DualWriteView,
     EdgeView,
     EventView,
@@ -40,17 +36,27 @@ from api.models import (
     WayBackView,
     ZooKeeperEndView,
 )
+from api.nodes import (
+    active_controller_view,
+    broker_views,
+    controller_views,
+    failed_nodes,
+    standing_of,
+    stock_may_lead,
+    without_controller_s,
+)
+from api.remedies import remedies
 from migrator.findings.finding import Occurrence
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Verdict
-from state_machine.audits.audit_rows import audits, result_of
-from state_machine.clusters.observe import Observation, ZooKeeperObservation
-from state_machine.evidence import brokers_seen, evidence
-from state_machine.observations import FindingGroup, backups, finding_groups, findings, nodes
+from state_machine.audits.audit_rows import audits, left_off_of, result_of
+from state_machine.evidence import evidence
+from state_machine.observations import FindingGroup, backups, finding_groups, findings
 from state_machine.policy.audit_observations import PASSED
-from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
+from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import (
     APPROVE,
+    AUDITED,
     BACK,
     CHANGE,
     PAUSE,
@@ -80,19 +86,9 @@ SERVICE_SIGNALS: Final = (
     Trigger.FOUND_ROLLED_BACK,
     Trigger.ADOPTED,
     Trigger.CONTROLLERS_REPLACED,
+    Trigger.STOCK_IN_PLACE,
     Trigger.FINALIZED,
 )
-WITHOUT_CONTROLLERS: Final = (
-    Phase.CREATED,
-    Phase.PREFLIGHT,
-    Phase.ROLLED_BACK,
-    Phase.SOAK,
-    Phase.FINALIZING,
-    Phase.COMPLETED,
-)
-"""Here none of ours has to run."""
-WITHOUT_ZOOKEEPER: Final = (Phase.COMPLETED,)
-"""Here ZooKeeper does not have to answer."""
 WORDS: Final = {
     **{trigger.value: word for trigger, word in PEOPLE.items()},
     APPROVE: "approve",
@@ -119,8 +115,8 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         paused=row.paused,
         observed_at=None if snapshot.observation is None else snapshot.observation.at,
         now=now,
-        active_controller=active_controller_view(snapshot.observation),
-        without_controller_s=without_controller_s(snapshot.observation, now),
+        active_controller=active_controller_view(snapshot, now),
+        without_controller_s=without_controller_s(snapshot, now) or 0.0,
         last_window_ms=None if snapshot.observation is None else snapshot.observation.window_ms,
         last_gap_s=None if snapshot.observation is None else snapshot.observation.gap_s,
         standing=verdict_view(standing_of(snapshot, observed)),
@@ -135,8 +131,8 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
             irreversible=is_irreversible(snapshot.phase, observed.later, observed.road),
         ),
         brokers=broker_views(store, snapshot, now),
-        quorum=controller_views(snapshot),
-        dual_write=dual_write_view(snapshot.observation),
+        quorum=controller_views(snapshot, now),
+        dual_write=dual_write_view(snapshot, now),
         findings=[finding_view(each) for each in findings(store, migration_id, only_open=True)],
         finding_groups=[group_view(row.id, each) for each in finding_groups(store, migration_id, FINDINGS_SHOWN)],
         audits=[audit_view(each) for each in audits(store, migration_id, limit=AUDITS_SHOWN)],
@@ -206,16 +202,6 @@ def gates_view(snapshot: Snapshot, observed: Evidence) -> list[EdgeView]:
     return sorted(views, key=lambda view: view.by != "a person")
 
 
-def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
-    """Before QUORUM and after the way back no controller of ours has to answer."""
-    left_out = {"every controller answers"} if snapshot.phase in WITHOUT_CONTROLLERS else set()
-    look = snapshot.observation
-    if snapshot.led_back and look is not None and look.zookeeper.holder is Holder.ZOOKEEPER_BROKER:
-        left_out |= {"every controller answers"}  # the last restarts of a rollback, with the claim gone
-    left_out |= {"ZooKeeper answers"} if snapshot.phase in WITHOUT_ZOOKEEPER else set()
-    return Verdict(tuple(each for each in standing(observed).conditions if each.name not in left_out))
-
-
 def steps_view(snapshot: Snapshot, events: list[PhaseEvent]) -> list[StepView]:
     """The road, with where the migration is; a phase off the road (going back) is put after the last one reached."""
     entered = {Phase(event.to_phase): event for event in events}
@@ -245,120 +231,12 @@ def _step(phase: Phase, distance: int, event: PhaseEvent | None, snapshot: Snaps
 # --- the cluster ------------------------------------------------------------------------------------------
 
 
-def active_controller_view(look: Observation | None) -> ActiveControllerView:
-    observed = ZooKeeperObservation() if look is None else look.zookeeper
-    return ActiveControllerView(
-        kind=observed.holder,
-        node_id=observed.holder_id,
-        since=None if observed.holder_since_ms is None else observed.holder_since_ms / 1000,
-        controller_epoch=observed.controller_epoch,
-        kraft_epoch=observed.kraft_epoch,
-        says=_who_rules(observed, look),
-    )
-
-
-def _who_rules(observed: ZooKeeperObservation, look: Observation | None) -> str:
-    match observed.holder:
-        case Holder.ZOOKEEPER_BROKER:
-            return f"broker {observed.holder_id} (ZooKeeper mode)"
-        case Holder.OURS:
-            silent = look is not None and observed.holder_id in look.silent()
-            return f"controller {observed.holder_id} (zk2kraft, KRaft mode)" + (
-                ", which does not answer" if silent else ""
-            )
-        case Holder.ANOTHER:
-            return f"KRaft controller {observed.holder_id} of another quorum"
-        case Holder.NOBODY:
-            return "none: /controller does not exist"
-        case Holder.UNKNOWN:
-            return "unknown: ZooKeeper does not answer"
-
-
-def without_controller_s(look: Observation | None, now: float) -> float:
-    """0 while somebody rules; else since somebody was last seen to. The driver's own figure, inside its window."""
-    if (
-        look is None
-        or look.zookeeper.holder is Holder.UNKNOWN
-        or look.controlled_at is None
-        or look.controlled_at == look.at
-    ):
-        return 0.0
-    driver = None if look.active is None else look.active.driver
-    if driver is not None and driver.without_controller_ms is not None:
-        return round(driver.without_controller_ms / 1000 + now - look.at, 1)
-    return round(max(0.0, now - look.controlled_at), 1)
-
-
-def broker_views(store: Store, snapshot: Snapshot, now: float) -> list[BrokerView]:
-    """As the active controller tells; while none answers, as it was told last, with the age in the problem.
-
-    Where no controller of ours has to run, a broker that is not registered is no problem.
-    """
-    known = {row.node_id: row for row in nodes(store, snapshot.id, "broker")}
-    notes = {each.id: " ".join(filter(None, (each.host, each.note))) for each in snapshot.inventory.brokers}
-    found = []
-    for observed in brokers_seen(snapshot):
-        row = known.get(observed.id)
-        reported = row.document if row is not None and observed.registered is not False else {}
-        problem = reported.get("problem") if observed.registered else None
-        if observed.registered is None and row is not None:
-            problem = f"{observed.why_unfit}; last seen {now - (row.seen_at or now):.0f} s ago"
-        expected = snapshot.phase not in WITHOUT_CONTROLLERS
-        problem = (problem or observed.why_unfit) if expected else ""
-        found.append(_broker(observed, reported, problem, notes.get(observed.id, "")))
-    return found
-
-
-def _broker(observed: BrokerObservation, reported: dict[str, Any], problem: str, note: str) -> BrokerView:
-    return BrokerView(
-        id=observed.id,
-        registered=observed.registered,
-        mode=reported.get("mode", "ZooKeeper"),
-        epoch=reported.get("epoch"),
-        fenced=reported.get("fenced"),
-        heartbeat_age_ms=reported.get("heartbeat_age_ms"),
-        metadata_version=reported.get("metadata_version"),
-        listeners=reported.get("listeners", []),
-        log_dirs=reported.get("log_dirs"),
-        updated=reported.get("updated"),
-        requests_waiting=reported.get("requests_waiting"),
-        problem=problem,
-        note=note,
-    )
-
-
-def controller_views(snapshot: Snapshot) -> list[ControllerView]:
+def dual_write_view(snapshot: Snapshot, now: float) -> DualWriteView | None:
+    """As a controller of ours says; once stock leads, none of ours writes to ZooKeeper."""
     look = snapshot.observation
-    observed = {} if look is None else {each.node_id: each for each in look.controllers}
-    found = []
-    for entry in snapshot.inventory.controllers:
-        controller, process = observed.get(entry.node_id), snapshot.processes.get(entry.node_id)
-        status = None if controller is None else controller.status
-        quorum = None if status is None else status.quorum
-        driver = None if controller is None else controller.driver
-        found.append(
-            ControllerView(
-                node_id=entry.node_id,
-                answers=status is not None,
-                leads=controller is not None and controller.leads,
-                driver="" if driver is None else f"{driver.state}: {driver.reason}",
-                epoch=None if quorum is None else quorum.epoch,
-                high_watermark=None if quorum is None else quorum.high_watermark,
-                log_end=None if quorum is None else quorum.log_end,
-                observers={} if quorum is None else quorum.observers,
-                loop_delay_ms=None if status is None else status.loop_delay_ms,
-                loop_work_ms=None if status is None else status.loop_work_ms,
-                pid=None if controller is None else controller.pid,
-                problem="not observed yet" if controller is None else controller.problem,
-                denials=[] if status is None else [DenialView(**msgspec.to_builtins(each)) for each in status.denials],
-                log="" if process is None or process.log is None else process.log,
-            )
-        )
-    return found
-
-
-def dual_write_view(look: Observation | None) -> DualWriteView | None:
     status = None if look is None or look.answering is None else look.answering.status
+    if stock_may_lead(snapshot, now):
+        return None
     if status is None or status.log is None or status.dual_write is None:
         return None
     if status.log.migration != MigrationState.MIGRATION.name:
@@ -375,6 +253,18 @@ def dual_write_view(look: Observation | None) -> DualWriteView | None:
         multis_waiting=observed.multis_waiting,
         reconciled_writes=observed.reconciled_writes,
     )
+
+
+def dual_write_lag(snapshot: Snapshot, observed: Evidence, now: float) -> int | None:
+    """Records that ZooKeeper lacks: as ours counts them; of stock, the log's end against `/migration`. None: it is not
+    known, or nothing is written to ZooKeeper.
+    """
+    ours = dual_write_view(snapshot, now)
+    if ours is not None:
+        return ours.lag_records
+    written = stock_may_lead(snapshot, now) and snapshot.phase in (*AUDITED, Phase.ROLLING_BACK)
+    road = observed.road
+    return None if not written or road is None or road.log_problem else road.dual_write_lag
 
 
 def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditScheduleView | None:
@@ -406,6 +296,9 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
     counts = given is not None and given.fits and given.age_s <= APPROVAL_S
     return RoadView(
         nodes=[road_node_view(each, now) for each in sorted(snapshot.road, key=_by_roll)],
+        failed=[road_node_view(each, now) for each in failed_nodes(snapshot)],
+        remedies=remedies(snapshot, observed),
+        dual_write_lag=dual_write_lag(snapshot, observed, now),
         migration_state=road.migration,
         log_problem=road.log_problem,
         leader=road.leader,
@@ -469,6 +362,8 @@ def way_back_view(phase: Phase, back: WayBack | None, observed: Evidence) -> Way
         seconds=None if back.total_s is None else round(back.total_s, 1),
         at_least_s=None if back.least_s is None else round(back.least_s, 1),
         epoch_gap=back.epoch_gap,
+        unknown=list(back.unknown),
+        left_out=list(back.left_out),
     )
 
 
@@ -491,6 +386,7 @@ def road_node_view(row: RoadNode, now: float) -> RoadNodeView:
         detail=row.detail,
         instruction=row.instruction,
         cause=f"{row.code} {row.cause}".strip(),
+        code=row.code,
     )
 
 
@@ -514,11 +410,12 @@ def audit_view(run: AuditRun) -> AuditView:
             "finished_at": run.finished_at,
             "families": [FamilyView(**each) for each in run.families],
             "seconds": run.seconds,
-            "position": run.position,
+            "position": {key: value for key, value in run.position.items() if key != "left_off"},
             "rehearsal": run.rehearsal,
             "directory": run.directory,
             "problem": run.problem,
             "differences": f"/api/v1/audits/{run.id}/differences",
+            "left_off": left_off_of(run),
         }
     )
 

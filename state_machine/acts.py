@@ -46,9 +46,12 @@ from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_gates import finalize_evidence
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.way_back_gates import cluster_has_returned, is_only_not_audited, ours_lead_again
+from state_machine.road.emergency.left_out import left_out_findings, words_of_left_out
+from state_machine.road.emergency.reconciled import stopped_by_us
 from state_machine.road.finalize.before import is_begun
 from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
+from state_machine.road.way_back import left_half_way
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.supervisor import Supervisor
@@ -145,6 +148,8 @@ class Acts:
             *road,
             *self._clock_set_back(),
         )
+        if snapshot.led_back or snapshot.phase is Phase.ROLLED_BACK:
+            beside = (*beside, *left_out_findings(snapshot, road_of(evidence).back, self._clock()))
         return WaitingReason(outcome.reason, (*outcome.problems, *beside))
 
     # --- before the takeover -------------------------------------------------------------------------------
@@ -276,10 +281,13 @@ class Acts:
         released = await self._released(snapshot, evidence)
         if released is not None:
             return released
-        kept = await self._supervisor.keep_running(snapshot)
+        kept = await self._supervisor.keep_running(snapshot, without=snapshot.replaced)
         if kept is not None and kept.problems:
             return kept
-        return self._then(snapshot, evidence, await self._road.rolling_brokers(snapshot, evidence))
+        rolled = await self._road.rolling_brokers(snapshot, evidence)
+        if snapshot.replaced and rolled.reason.startswith("done"):  # a rollback was cancelled
+            return await self._step_when_open(snapshot, evidence, Trigger.STOCK_IN_PLACE, "stock is in place already")
+        return self._then(snapshot, evidence, rolled)
 
     async def _replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Those that are not replaced yet are kept running."""
@@ -320,13 +328,24 @@ class Acts:
         """`zk2kraft rollback --without-controllers` with all of ours dead: the cluster says that it went back."""
         if not evidence.silent or not zookeeper_is_controller(evidence).holds:
             return None
-        return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
+        return await self._found_rolled_back(snapshot, evidence)
 
     async def _returned(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """The same after stock was stopped (docs/undo.md, "Without ours")."""
         if not cluster_has_returned(evidence).holds:
             return None
-        return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
+        return await self._found_rolled_back(snapshot, evidence)
+
+    async def _found_rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        """Not while a node is down that the service stopped: it would stay so, with a file of another mode."""
+        down = stopped_by_us(snapshot, left_half_way(snapshot, Roll.ORIGINAL), self._clock())
+        if not down:
+            return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
+        said = "; ".join(each.text for each in down)
+        way = "`zk2kraft rollback` brings back what the service stopped"
+        if snapshot.phase is Phase.ROLLING_BACK:
+            way = "start what the service stopped with the file from before"
+        return WaitingReason(f"blocked: a ZooKeeper-mode broker is controller; {way}: {said}", down)
 
     # --- back ----------------------------------------------------------------------------------------------
 
@@ -339,7 +358,7 @@ class Acts:
         if snapshot.led_back:
             return await self._leading_back(snapshot, evidence)
         if zookeeper_is_controller(evidence).holds:
-            return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
+            return await self._found_rolled_back(snapshot, evidence)
         if evidence.can_abort:
             await self._ask(snapshot, DriverOperation.ABORT)
             return WaitingReason(f"waiting: the takeover is aborted; {evidence.driver_reason}")
@@ -373,10 +392,11 @@ class Acts:
                 if evidence.driver_state == State.RETIRED:
                     return _with_problems(original, await self._supervisor.stop_all(snapshot))
                 return original
-            return await self._step_when_open(
-                snapshot, evidence, Trigger.FOUND_ROLLED_BACK, "every broker has the file with which it was found"
-            )
-        kept = await self._supervisor.keep_running(snapshot, without=snapshot.replaced)
+            left = await self._road.keep_left_out(snapshot)
+            why = f"every broker has the file with which it was found{left}"
+            return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK, why)
+        without = snapshot.replaced | road_of(evidence).left_out
+        kept = await self._supervisor.keep_running(snapshot, without=without)
         ours = await self._road.controllers_back(snapshot, evidence)
         if ours is not None:
             return _with_problems(ours, kept)
@@ -427,7 +447,8 @@ class Acts:
 
         One in any other state is not touched, nor what came later.
         """
-        done = "done: a broker is the active controller, as it was before"
+        done = f"done: a broker is the active controller, as it was before{words_of_left_out(snapshot, self._clock())}"
+        done += _not_there(snapshot)
         if evidence.driver_state == State.RETIRED:
             if BROKERS_FORWARD_NOTHING.code in evidence.driver_alarms:
                 why = f"until every broker forwards requests ({BROKERS_FORWARD_NOTHING.code})"
@@ -482,6 +503,15 @@ class Acts:
                 await self._control.ask(entry, asks, "the migration is rolled back")
             except FindingError:
                 continue  # it moved on meanwhile, or ended: the next look tells
+
+
+def _not_there(snapshot: Snapshot) -> str:
+    """Brokers of the inventory that ZooKeeper does not have, in words; empty when it has all, or is not known."""
+    look = snapshot.observation
+    if look is None or look.zookeeper.holder is Holder.UNKNOWN:
+        return ""
+    missing = sorted({each.id for each in snapshot.inventory.brokers} - set(look.zookeeper.brokers))
+    return f"; brokers {missing} are not in /brokers/ids" if missing and look.zookeeper.brokers else ""
 
 
 def _with_problems(outcome: WaitingReason, beside: WaitingReason | None) -> WaitingReason:

@@ -40,7 +40,9 @@ from state_machine.policy.phases import (
     WINDOW,
     Phase,
     Trigger,
+    by_name,
     look_up,
+    require_named,
 )
 from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
@@ -49,12 +51,14 @@ from state_machine.policy.way_back_gates import (
     controller_may_be_stock_again,
     joined_broker_may_go_back,
 )
+from state_machine.road.consent.agreement import agreement, require_bound
+from state_machine.road.emergency.cancelled import cancel
+from state_machine.road.emergency.reconciled import may_go_on
 from state_machine.road.finalize import give_up
 from state_machine.road.fleet import ROLE_OF
 from state_machine.road.journal import is_sent_back, send_back
-from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.road.version_raise import VersionRaise
-from state_machine.road.way_back import loss_digest, loss_document, loss_of
+from state_machine.road.way_back import loss_of
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
@@ -92,7 +96,8 @@ class Operations:
         """Do what is possible now; an operation that waits for the driver stays pending."""
         if operation.name in (PAUSE, RESUME):
             said = await self._what_goes_on(snapshot, operation) if operation.name == PAUSE else ""
-            await self._store.away(self._store.pause, operation, at=self._clock(), said=said)
+            stopped = may_go_on(snapshot)
+            await self._store.away(self._store.pause, operation, at=self._clock(), said=said, stopped=stopped)
             return
         try:
             if operation.name == APPROVE:
@@ -121,7 +126,10 @@ class Operations:
         version = snapshot.migration.version
         if trigger is not Trigger.ABORT and operation.expected_version != version:
             raise VERSION_MOVED.error(found=version, expected=operation.expected_version)
-        edge = look_up(snapshot.phase, trigger, None if operation.to_phase is None else Phase(operation.to_phase))
+        to = None if operation.to_phase is None else Phase(operation.to_phase)
+        by_name(snapshot.phase, trigger, to)
+        edge = look_up(snapshot.phase, trigger, to)
+        require_named(snapshot.phase, edge, to)
         if edge.asks is not None:
             await self._accepted.begin(snapshot, operation, edge, evidence)
             return
@@ -145,10 +153,11 @@ class Operations:
             expected_version=version,
             evidence=asked_by(evidence, operation.who),
             now=self._clock(),
+            also=cancel if (snapshot.phase, trigger) == (Phase.ROLLING_BACK, Trigger.ADVANCE) else None,
         )
 
     async def _approve(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
-        """Bound to what the approver could see: the plan and the evidence of this moment. Raises what refuses it."""
+        """Bound to what the approver read, which is what is there at this moment. Raises what refuses it."""
         if operation.to_phase == Phase.ROLLING_BACK:
             await self._consent(snapshot, operation)
             return
@@ -156,19 +165,22 @@ class Operations:
         verdict = approvable(snapshot.phase, evidence, to)
         if not verdict.holds:
             raise GateClosed("approve", verdict)
-        plan = plan_of(snapshot)
+        found = agreement(snapshot, to)
+        require_bound(operation, found)
         what = APPROVED.get(to, to)
         said = f"{operation.who} approved {what}; it counts for 4 h, and until anything in it changes"
         operation.to_phase = to
-        digest = digest_of(snapshot)
-        await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
+        plan = dict(found.document)
+        await self._store.away(self._store.approve, operation, found.digest, plan, at=self._clock(), said=said)
 
     async def _consent(self, snapshot: Snapshot, operation: Operation) -> None:
         """To exactly what a rollback would lose now. Raises Z2K-4003."""
         lost = may_consent(snapshot)
+        found = agreement(snapshot, Phase.ROLLING_BACK)
+        require_bound(operation, found)
         said = f"{operation.who} consented to lose {'; '.join(lost) or 'nothing'}; it counts for 4 h, and for this list"
-        digest, plan = loss_digest(lost), loss_document(lost)
-        await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
+        plan = dict(found.document)
+        await self._store.away(self._store.approve, operation, found.digest, plan, at=self._clock(), said=said)
 
     async def _send_back(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """The failed node alone; the rolling restart carries it out. Raises Z2K-4216."""
@@ -226,7 +238,7 @@ class Operations:
             reason="; ".join(filter(None, (give_up.what_was_done(snapshot), operation.reason))),
             operation_id=operation.id,
         )
-        also = partial(give_up.forget, snapshot=snapshot, at=at, who=operation.who)
+        also = partial(give_up.forget, snapshot=snapshot, who=operation.who)
         taken = partial(take, expected_version=version, evidence=evidence, now=at, also=also)
         await self._store.away(taken, self._store, snapshot.id, step)
 

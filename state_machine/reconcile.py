@@ -95,7 +95,7 @@ class Reconciler:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._calls: dict[int, asyncio.Event] = {}
         self._locks: dict[int, asyncio.Lock] = {}
-        self._recorded_reasons: dict[int, tuple[WaitingReason, float]] = {}
+        self._recorded_reasons: dict[int, tuple[tuple[WaitingReason, Phase | None], float]] = {}
         self._led_back: set[int] = set()
         self._trouble_log = TroubleLog(time.monotonic)
         self.troubles: dict[int, Occurrence] = {}
@@ -181,7 +181,7 @@ class Reconciler:
         async with self._lock(migration_id):
             try:
                 outcome, phase = await self._step(migration_id)
-                await self._record_reason(migration_id, outcome)
+                await self._record_reason(migration_id, outcome, phase)
             except Exception as error:  # named, shown, logged; this migration waits, nobody else does
                 found = self._in_trouble(migration_id, error)
                 await self._try_to_record_reason(
@@ -191,12 +191,13 @@ class Reconciler:
             self._is_well(migration_id)
             return self._pause_s if migration_id in self._led_back else self._pause(phase)
 
-    async def _record_reason(self, migration_id: int, outcome: WaitingReason) -> None:
-        before, at = self._recorded_reasons.get(migration_id, (None, 0.0))
-        if outcome == before and self._clock() - at < SAY_SAME_EVERY_S:
+    async def _record_reason(self, migration_id: int, outcome: WaitingReason, phase: Phase | None = None) -> None:
+        """phase: that it is about. A step writes a reason of its own, so that the same words are written again."""
+        said, at = self._recorded_reasons.get(migration_id, (None, 0.0))
+        if (outcome, phase) == said and self._clock() - at < SAY_SAME_EVERY_S:
             return
         await self._store.away(record_outcome, self._store, migration_id, outcome, at=self._clock())
-        self._recorded_reasons[migration_id] = (outcome, self._clock())
+        self._recorded_reasons[migration_id] = ((outcome, phase), self._clock())
 
     async def _try_to_record_reason(self, migration_id: int, outcome: WaitingReason) -> None:
         try:

@@ -67,7 +67,7 @@ def change(
     if why_not is not None:
         raise NOT_REMOVABLE.error(name=name, what="changed", reason=why_not)
     inventory = msgspec.convert({**msgspec.to_builtins(snapshot.inventory), **fields}, ClusterInventory)
-    store.change_inventory(migration_id, inventory, who=who, reason=reason, at=at)
+    store.change_inventory(migration_id, inventory, who=who, reason=reason, at=at, expected_version=version)
 
 
 def why_it_stays(

@@ -34,6 +34,9 @@ from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.fleet import Fleets
+from state_machine.road.hosts.calls import HostThreads
+from state_machine.road.identity.service_identity import FILE as IDENTITY_FILE
+from state_machine.road.identity.service_identity import identity_of
 from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
@@ -45,7 +48,15 @@ from state_machine.supervisor import Supervisor
 from state_machine.times.row_clock import RowClock
 
 LOCK_FILE: Final = "serve.lock"
-OURS: Final = ("zk2kraft.db", "zk2kraft.db-wal", "zk2kraft.db-shm", "zk2kraft.db.lock", "serve.json", LOCK_FILE)
+OURS: Final = (
+    "zk2kraft.db",
+    "zk2kraft.db-wal",
+    "zk2kraft.db-shm",
+    "zk2kraft.db.lock",
+    "serve.json",
+    IDENTITY_FILE,
+    LOCK_FILE,
+)
 """Closed to others at every start, whatever an earlier one, an umask or a restored backup left."""
 
 
@@ -63,6 +74,7 @@ class Service:
     _remote: RemotePorts | None
     _held: ExitStack
     _locks: ClusterLocks
+    _hosts: HostThreads
     clock: RowClock
 
     async def warm_up(self) -> None:
@@ -75,6 +87,7 @@ class Service:
         await self._inspections.stop()
         await self._audits.close()
         await self._observer.close()
+        self._hosts.close()
         await asyncio.to_thread(self._locks.close)
         await self._http.aclose()
         if self._remote is not None:
@@ -106,10 +119,12 @@ def open_service(settings: ServiceSettings) -> Service:
     processes = ControllerProcesses(directory / "controllers")
     supervisor = Supervisor(store, processes, settings.bounds, clock, starts=settings.start_controllers)
     fleets = Fleets(settings.fleets)
-    locks = ClusterLocks(str(directory))
-    roller = Roller(store, fleets, observer, processes, settings, clock, locks=locks, wall=time.time)
+    locks = ClusterLocks(str(directory), identity_of(directory))
+    hosts = HostThreads(settings.hosts_at_once, settings.calls_per_host)
+    roller = Roller(store, fleets, observer, processes, settings, clock, locks=locks, hosts=hosts, wall=time.time)
     raises = VersionRaise(store, observer, clock)
-    road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer, clock), settings, clock, raises=raises)
+    soak = SoakActs(store, fleets, observer, clock, hosts=hosts)
+    road = RoadActs(store, fleets, roller, soak, settings, clock, raises=raises, hosts=hosts)
     znodes, ahead = OwnZnodes(store, clock=clock), clock.ahead_s
     acts = Acts(store, control, supervisor, inspections, settings, road, clock, znodes=znodes, ahead_s=ahead)
     operations = Operations(store, control, inspections, raises, clock)
@@ -117,7 +132,7 @@ def open_service(settings: ServiceSettings) -> Service:
     reconciler = Reconciler(
         store, observer, operations, acts, inspections, pause_s=pause_s, clock=clock, operates=operates
     )
-    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, held, locks, clock)
+    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, held, locks, hosts, clock)
 
 
 def _lock(path: Path, what: Path) -> IO[str]:

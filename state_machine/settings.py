@@ -27,6 +27,8 @@ from state_machine.clusters.bounds import Bounds, is_loopback
 from state_machine.clusters.remote_ports import RemoteAccess
 from state_machine.origins import Origins
 
+AT_ONCE: Final = 16
+PER_HOST: Final = 2
 USUAL_ROOTS: Final = (Path("/etc"), Path("/opt"), Path("/srv"), Path("/var/lib"))
 
 
@@ -104,7 +106,11 @@ class ServiceSettings(BaseSettings):
     )
     soak_s: float = Field(default=86_400, ge=0, description="SOAK lasts at least so long")
     brokers_gone_s: float = Field(default=60, ge=0, description="/brokers/ids was empty for so long before FINALIZING")
-    drift_every_s: float = Field(default=30, ge=1, le=3600, description="files of nodes are compared this often")
+    drift_every_s: float = Field(default=20, ge=1, le=3600, description="files of nodes are compared this often")
+    hosts_at_once: int = Field(
+        default=AT_ONCE, ge=1, le=256, description="hosts of one migration that are asked at the same time"
+    )
+    calls_per_host: int = Field(default=PER_HOST, ge=1, le=8, description="commands on one host at the same time")
     zookeeper_kept_days: float = Field(
         default=30, ge=0, description="after COMPLETED its data is kept so long from when it is unreachable"
     )

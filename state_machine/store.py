@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ import msgspec
 from sqlalchemy import Engine, Integer, String, Table, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session, defer, sessionmaker
 
-from migrator.findings.road import NODE_ENDED
+from migrator.findings.road import NODE_ENDED, NODE_STARTED_BY_OTHERS
 from migrator.findings.service import (
     KEY_USED_AGAIN,
     MIGRATION_UNREADABLE,
@@ -32,7 +32,7 @@ from migrator.findings.service import (
     VERSION_MOVED,
 )
 from migrator.fleet.render import FileKind
-from migrator.fleet.roll import UNTOUCHED, RollStep
+from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.clusters.inventory import ClusterInventory
@@ -83,6 +83,7 @@ CANARY: Final = "canary"
 LEVELS: Final = "levels"
 ZOOKEEPER_END: Final = "zookeeper end"
 ZNODES: Final = "znodes"
+LEFT_OUT: Final = "left out"
 """Kinds of documents about a migration, one row each."""
 ON_THE_ROAD: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 """Phases in which nodes may be operated."""
@@ -108,7 +109,9 @@ _LAST_OBSERVATION_AND_CHECK: Final = select(ObservationRow).where(
 )
 _OTHER_DOCUMENTS: Final = select(ObservationRow).where(
     ObservationRow.migration_id == _MIGRATION,
-    ObservationRow.kind.in_((PLAN, SOAK, FILES, RESTARTS, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES)),
+    ObservationRow.kind.in_(
+        (PLAN, SOAK, FILES, RESTARTS, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES, LEFT_OUT)
+    ),
 )
 _CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == _MIGRATION)
 _PENDING_OPERATIONS: Final = (
@@ -194,6 +197,16 @@ def reached(row: RoadNode) -> RollStep:
     return RollStep(row.failed_in or row.step if row.step == RollStep.FAILED else row.step)
 
 
+def has_failed(row: RoadNode) -> bool:
+    """The rolling restart stands at it until a person decides."""
+    return row.step == RollStep.FAILED
+
+
+def is_under_way(row: RoadNode) -> bool:
+    """The service restarts it just now."""
+    return RollStep(row.step) in UNDER_WAY
+
+
 def is_put_back(row: RoadNode) -> bool:
     """Of the roll OURS: the service may start our controller there, unless it was sent back to stock alone."""
     return reached(row) in (RollStep.STARTED, RollStep.WHOLE) and row.kind != FileKind.STOCK
@@ -213,7 +226,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOperation:
-    """What a person asks for, as a handler received it."""
+    """What a person asks for, as a handler received it. digest: of what an approval is about, as its sender read it."""
 
     name: str
     who: str
@@ -221,6 +234,7 @@ class NewOperation:
     to: Phase | None = None
     expected_version: int | None = None
     key: str | None = None
+    digest: str | None = None
 
     @property
     def word(self) -> str:
@@ -229,7 +243,8 @@ class NewOperation:
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint([self.name, self.reason, self.to, self.expected_version])
+        what: list[Any] = [self.name, self.reason, self.to, self.expected_version]
+        return fingerprint(what if self.digest is None else [*what, self.digest])
 
 
 class Store:
@@ -354,17 +369,30 @@ class Store:
             return _phase(session, migration_id)
 
     def change_inventory(
-        self, migration_id: int, inventory: ClusterInventory, *, who: str, reason: str, at: float
+        self,
+        migration_id: int,
+        inventory: ClusterInventory,
+        *,
+        who: str,
+        reason: str,
+        at: float,
+        expected_version: int | None = None,
     ) -> None:
-        """Another inventory; what was seen with the old one is forgotten. Raises Z2K-4004, Z2K-4015."""
+        """Another inventory, and the next version; what was seen with the old one is forgotten.
+
+        Raises Z2K-4004, Z2K-4015, and Z2K-4006 when the migration has another version.
+        """
         with self.writing() as session:
             row = find_migration(session, migration_id)
+            if expected_version not in (None, row.version):
+                raise VERSION_MOVED.error(found=row.version, expected=expected_version)
             taken = session.scalar(select(Migration).where(Migration.name == inventory.name, Migration.id != row.id))
             if taken is not None:
                 raise NAME_TAKEN.error(name=inventory.name, number=taken.id, phase=taken.phase)
             answer = _changes(msgspec.convert(row.inventory, ClusterInventory), inventory)
             session.add(_done_operation(row, CHANGE, who, reason, answer, at))
             row.name, row.inventory, row.cluster_id = inventory.name, msgspec.to_builtins(inventory), None
+            row.version += 1
             session.execute(delete(ObservationRow).where(ObservationRow.migration_id == migration_id))
 
     def snapshot(self, migration_id: int) -> Snapshot:
@@ -518,10 +546,11 @@ class Store:
             if verdict is not None:
                 operation.verdict = verdict.as_json()
 
-    def pause(self, operation: Operation, *, at: float, said: str = "") -> None:
+    def pause(self, operation: Operation, *, at: float, said: str = "", stopped: Iterable[int] = ()) -> None:
         """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay.
 
-        said: what became of a takeover that was under way.
+        said: what became of a takeover that was under way. stopped: brokers of the roll into KRaft mode that are down,
+        which the journal does not know (Z2K-4239); RESUME goes on with their stop.
         """
         with self.writing() as session:
             row = find_migration(session, operation.migration_id)
@@ -534,6 +563,9 @@ class Store:
                 for node in session.scalars(select(ObservedNode).where(ObservedNode.migration_id == row.id)):
                     node.quick_ends = 0
                 _try_failed_again(session, row.id, at)
+                for each in (session.get(RoadNode, (row.id, Roll.KRAFT, node_id)) for node_id in stopped):
+                    if each is not None and each.step == RollStep.PREPARED:
+                        each.step, each.began_at, each.changed_at = RollStep.STOPPING, at, at
             written = session.get_one(Operation, operation.id)
             answer = "; ".join(filter(None, (row.paused or "steps forward may begin", said)))
             written.state, written.answer, written.ended_at = "succeeded", answer, at
@@ -624,7 +656,8 @@ def understood(migration_id: int) -> Iterator[None]:
 
 def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
     """A failed node of a rolling restart goes on from the step in which it failed, with its whole time again. One that
-    ended after its start is started again, and one that was sent back begins anew.
+    ended after its start is started again, one that something else started is stopped again, and one that was sent back
+    begins anew.
     """
     failed = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.FAILED)
     sent_back = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.BACK)
@@ -632,9 +665,10 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
         node.step, node.kind, node.began_at, node.changed_at = RollStep.PENDING, "", None, at
     for node in session.scalars(select(RoadNode).where(*failed)):
         ended = node.failed_in == RollStep.STARTED and node.code == NODE_ENDED.code
-        node.step = RollStep.WRITTEN if ended else node.failed_in
+        started = node.failed_in == RollStep.STOPPED and node.code == NODE_STARTED_BY_OTHERS.code
+        node.step = RollStep.WRITTEN if ended else RollStep.STOPPING if started else node.failed_in
         node.failed_in, node.cause, node.code, node.changed_at = "", "", "", at
-        node.began_at = at if node.began_at is not None else None
+        node.began_at = at if node.began_at is not None and not started else None
 
 
 def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:

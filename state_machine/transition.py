@@ -1,7 +1,7 @@
 """The one function that changes the phase of a migration.
 
 In:   a signal, the evidence of this moment, the version that the asker saw, and where the step comes from.
-Out:  the history row. It and the new phase are written in one transaction, or neither is.
+Out:  the history row. It, the new phase and why it is there are written in one transaction, or none of them is.
 Elsewhere: the table (phases.py), the gates (gates.py), who sends signals (driver_history.py, operations.py, acts.py).
 Errors: Z2K-4003 (no such step), `GateClosed` (Z2K-4005 with the verdict), Z2K-4006 (the version moved, or this very
 step is written down already). After any of them nothing was written.
@@ -72,14 +72,14 @@ def take(
     expected_version: int,
     evidence: Evidence,
     now: float,
-    also: Callable[[Session], None] | None = None,
+    also: Callable[[Session, int, float], None] | None = None,
 ) -> PhaseEvent:
-    """Take one step; see the head of this module. also: what is written in the same transaction."""
+    """Take one step; see the head of this module. also: what changes with it, in the same transaction."""
     try:
         with store.writing() as session:
             event = _take(session, migration_id, step, expected_version, evidence, now)
             if also is not None:
-                also(session)
+                also(session, migration_id, now)
     except (StaleDataError, IntegrityError) as error:
         raise VERSION_MOVED.error(found="another one", expected=expected_version) from error
     log.info("migration.phase", **{"from": event.from_phase, "to": event.to_phase, "actor": event.who})
@@ -125,6 +125,7 @@ def _take(
     session.add(event)
     # a driver's own time may be ahead of this host's: what is made in this phase must not look older than it
     row.phase, row.since, row.version = edge.to, min(step.at, now), row.version + 1
+    row.waiting = f"{edge.to}: {step.reason}"  # the reason of the phase before says nothing of this one
     if step.source.ends_entry:
         move_cursor(session, migration_id, step.source.run, step.source.number)
     return event

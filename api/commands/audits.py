@@ -6,15 +6,19 @@ In:   what the command line read. Out: an exit code, and text or JSON on standar
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from api.commands.clusters import encoder_settings
 from api.commands.output import print_json
 from migrator.findings.finding import FindingError
+from migrator.model.printable import printable
 
 if TYPE_CHECKING:
     from migrator.audit.compare import Difference
     from migrator.audit.warm_process import Pipe
+
+LINES_MAX: Final = 100
+"""As many differences as a terminal is read for."""
 
 
 def audit(
@@ -52,8 +56,11 @@ def audit(
         print_json(report)
     else:
         print(table(report.families))
-        for each in report.differences:
-            print(_difference_line(each))
+        for each in report.differences[:LINES_MAX]:
+            print(printable(_difference_line(each)))
+        more = len(report.differences[LINES_MAX:]) + report.left_off.get("differences", 0)
+        if more:
+            print(f"and {more:,} more differences; --json has the first {len(report.differences):,}")
         print("passed: both sides are equal" if report.same else "not passed")
     return report.exit_code
 

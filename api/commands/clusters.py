@@ -14,6 +14,7 @@ from api.check_text import finding_lines
 from api.commands.output import print_json
 from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
+from migrator.model.printable import printable
 
 if TYPE_CHECKING:
     from migrator.zk.passwords import EncoderSettings
@@ -46,7 +47,7 @@ def check(
         if as_json:
             print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})
         else:
-            print(f"could not check: {error}", file=sys.stderr)
+            print(printable(f"could not check: {error}"), file=sys.stderr)
         return COULD_NOT_CHECK
     code, unknown = (
         preflight.exit_code(found),

@@ -70,7 +70,7 @@ def import_inventory(
     Exit: 0, 1 incomplete, 2 refused, and nothing is written.
     """
     try:
-        text = None if ansible is None else _ansible(ansible)
+        text, warned = (None, ()) if ansible is None else _ansible(ansible)
         imported = import_nodes(text, [_properties(file) for file in files], assumed, groups)
     except FindingError as error:
         _say([error.occurrence])
@@ -80,15 +80,17 @@ def import_inventory(
         sys.stdout.write(written)
     else:
         _write_new(out, written.encode(), 0o644)
-    _say(imported.findings)
-    return 1 if imported.findings else 0
+    findings = (*warned, *imported.findings)
+    _say(findings)
+    return 1 if findings else 0
 
 
-def _ansible(file: Path) -> tuple[str, str]:
-    """Name and text; `-` is standard input. Raises Z2K-7049."""
+def _ansible(file: Path) -> tuple[tuple[str, str], tuple[Occurrence, ...]]:
+    """Name and text, and what Ansible warned of; `-` is standard input. Raises Z2K-7049."""
     if str(file) == "-":
-        return STDIN, decoded(STDIN, sys.stdin.buffer.read(BYTES_MAX + 1))
-    return str(file), read_file(file)
+        return (STDIN, decoded(STDIN, sys.stdin.buffer.read(BYTES_MAX + 1))), ()
+    text, warned = read_file(file)
+    return (str(file), text), warned
 
 
 def render_file(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from migrator.http.bounded_port import BoundedListener
     from state_machine.settings import ServiceSettings
 
 
@@ -73,17 +74,18 @@ async def _serve(settings: ServiceSettings) -> int:
     )
     token = service_token(settings.directory.absolute())
     app = guarded(make_app(parts, token), token)
-    server = Server(_listener_config(app, settings))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
     listening = _listen(settings)
     url = url_here(settings.host, listening.getsockname()[1])
+    config, bounded_listening = listener_of(app, listening)
+    server = Server(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
     _tell_where(settings.directory.absolute(), url, token)
     loop = asyncio.create_task(reconciler.run(), name="reconcile")
     loop.add_done_callback(lambda _: setattr(server, "should_exit", True))
     warming = asyncio.create_task(service.warm_up(), name="warm up")
     try:
-        await server.serve(sockets=[listening])
+        await server.serve(sockets=[bounded_listening])
     finally:
         failed = loop.done()
         loop.cancel()
@@ -95,15 +97,20 @@ async def _serve(settings: ServiceSettings) -> int:
     return 1 if failed else 0
 
 
-def _listener_config(app: ASGIApp, settings: ServiceSettings) -> uvicorn.Config:
-    """A proxy on this machine may say whom it speaks for, and nobody else, whatever the environment says."""
-    import uvicorn
+def listener_of(app: ASGIApp, listening: socket.socket) -> tuple[uvicorn.Config, BoundedListener]:
+    """A proxy on this machine may say whom it speaks for, and nobody else, whatever the environment says.
 
-    return uvicorn.Config(
+    uvicorn's warnings are about what unknown peers send; `http.closed` says that once a minute.
+    """
+    from migrator.findings.service import CONNECTION_CLOSED
+    from migrator.http.bounded_port import PortLimits, bounded
+
+    limits = PortLimits(connections=128, code=CONNECTION_CLOSED.code, head_s=10.0, body_s=20.0)
+    return bounded(
         app,
-        settings.host,
-        settings.port,
-        log_level="warning",
+        listening,
+        limits,
+        log_level="error",
         lifespan="off",
         proxy_headers=True,
         forwarded_allow_ips="127.0.0.1",

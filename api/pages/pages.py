@@ -3,8 +3,8 @@
 In:   the objects that REST shows (api.views), and forms.
 Out:  HTML; a form that was accepted leads back to the page of its migration.
 Elsewhere: what the fields mean (api.models: its help texts are shown here), accepting an operation (`rest/actions.py`).
-Rules: the page renews itself by a meta refresh; a form never does, so that nobody loses what they type. A step that
-matters shows its gate and asks for the cluster's name.
+Rules: the page renews itself in place, and stays while the service is away; without scripts, by a meta refresh. A form
+never does, so that nobody loses what they type. A step that matters shows its gate and asks for the cluster's name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from pydantic import ValidationError
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api.models import (
@@ -28,10 +29,12 @@ from api.models import (
     MigrationView,
     Problem,
     RoadNodeView,
+    RoadView,
 )
 from api.pages import words
 from api.pages.forms import form_of, render, templates
-from api.rest.actions import ask, order, record
+from api.pages.runbooks import linked, runbook
+from api.rest.actions import ask, order, record, require_way_back
 from api.rest.parts import Number, Parts, ServiceParts
 from api.rest.problems import invalid, problem
 from api.views import audit_view, finding_view, migration_line, migration_view
@@ -39,12 +42,21 @@ from migrator.findings.finding import FindingError
 from migrator.findings.service import NO_SUCH_THING, NOT_CONFIRMED
 from state_machine.audits import audit_rows
 from state_machine.observations import findings
-from state_machine.policy.phases import PAUSE, PEOPLE, RESUME
+from state_machine.policy.phases import BACK, PAUSE, PEOPLE, RESUME
 
 router = APIRouter(include_in_schema=False)
 
 STYLE: Final = Path(__file__).parent.parent / "templates" / "style.css"
-NAMES: Final = {**{word: trigger.value for trigger, word in PEOPLE.items()}, "pause": PAUSE, "resume": RESUME}
+SCRIPT: Final = STYLE.with_name("page.js")
+NAMES: Final = {
+    **{word: trigger.value for trigger, word in PEOPLE.items()},
+    "pause": PAUSE,
+    "resume": RESUME,
+    "back": BACK,
+}
+"""Steps with a form, in the words of the command line."""
+LOCAL: Final = "http://127.0.0.1:8085"
+"""Which service the command line asks unless it is told another one (cli.py)."""
 DIFFERENCES_SHOWN: Final = 500
 FINDINGS_SHOWN: Final = 5_000
 """On one page; a browser takes that many rows."""
@@ -57,6 +69,7 @@ templates.globals |= {
     "broker_help": {name: field.description for name, field in BrokerView.model_fields.items()},
     "controller_help": {name: field.description for name, field in ControllerView.model_fields.items()},
     "road_help": {name: field.description for name, field in RoadNodeView.model_fields.items()},
+    "road_view_help": {name: field.description for name, field in RoadView.model_fields.items()},
     "forward": words.FORWARD,
     "simple": words.SIMPLE,
 }
@@ -67,6 +80,7 @@ templates.filters |= {
     "yes": words.yes,
     "dash": words.dash,
     "sentence": words.sentence,
+    "linked": linked,
 }
 
 
@@ -76,6 +90,11 @@ Form = Annotated[dict[str, str], Depends(form_of)]
 @router.get("/style.css")
 def style() -> FileResponse:
     return FileResponse(STYLE, media_type="text/css")
+
+
+@router.get("/page.js")
+def script() -> FileResponse:
+    return FileResponse(SCRIPT, media_type="text/javascript")
 
 
 @router.get("/")
@@ -89,12 +108,13 @@ def index(parts: ServiceParts) -> Response:
 
 
 @router.get("/migrations/{number}")
-def show_migration(parts: ServiceParts, number: Number) -> Response:
+def show_migration(parts: ServiceParts, number: Number, request: Request) -> Response:
     try:
         view = migration_view(parts.store, number, parts.clock())
     except FindingError as error:
         return _problem_page(problem(error, f"/migrations/{number}"), "/")
-    return render("migration.html", view=view, now=view.now)
+    url = str(request.base_url).rstrip("/")
+    return render("migration.html", view=view, now=view.now, url=url, local=LOCAL)
 
 
 @router.get("/migrations/{number}/findings/{code}")
@@ -120,7 +140,8 @@ def show_form(parts: ServiceParts, number: Number, word: str) -> Response:
         return _problem_page(problem(error, f"/migrations/{number}/steps/{word}"), "/")
     edge = next((each for each in view.gates if each.trigger == word), None)
     key = secrets.token_urlsafe(12)
-    return render("step.html", view=view, word=word, edge=edge, key=key, now=view.now)
+    remedy = next((each for each in (view.road.remedies if view.road else []) if each.word == word), None)
+    return render("step.html", view=view, word=word, edge=edge, remedy=remedy, key=key, now=view.now)
 
 
 @router.post("/migrations/{number}/steps/{word}")
@@ -137,6 +158,15 @@ def take_step(parts: ServiceParts, number: Number, word: str, form: Form) -> Res
     return RedirectResponse(f"{here}#operations", 303)
 
 
+@router.get("/runbooks/{code}")
+def show_runbook(code: Code) -> Response:
+    """What to do about a finding, as its page of this release says it. It does not renew itself."""
+    text = runbook(code)
+    if text is None:
+        return _problem_page(problem(NO_SUCH_THING.error(what=f"runbook {code}"), f"/runbooks/{code}"), "/")
+    return render("runbook.html", code=code, text=text)
+
+
 @router.get("/audits/{number}")
 def show_audit(parts: ServiceParts, number: Number) -> Response:
     try:
@@ -144,7 +174,7 @@ def show_audit(parts: ServiceParts, number: Number) -> Response:
     except FindingError as error:
         return _problem_page(problem(error, f"/audits/{number}"), "/")
     found = audit_rows.differences(parts.store, number, cursor=0, limit=DIFFERENCES_SHOWN)
-    return render("audit.html", audit=audit, differences=found, now=parts.clock())
+    return render("audit.html", audit=audit, differences=found, limit=DIFFERENCES_SHOWN, now=parts.clock())
 
 
 def _record(parts: Parts, number: int, word: str, form: dict[str, str]) -> None:
@@ -157,7 +187,9 @@ def _record(parts: Parts, number: int, word: str, form: dict[str, str]) -> None:
     operation = order(name, ActionIn.model_validate(fields), form.get("key"))
     if parts.store.known_operation(number, operation) is not None:
         return
-    if name not in (PAUSE, RESUME):
+    if name == BACK:
+        require_way_back(parts, number)
+    elif name not in (PAUSE, RESUME):
         ask(parts, number, operation)
     record(parts, number, operation)
 

@@ -21,7 +21,19 @@ from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from state_machine.evidence import asked_by, evidence
 from state_machine.operations import approvable, may_consent, may_send_back
-from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Phase, Trigger, look_up
+from state_machine.policy.phases import (
+    APPROVE,
+    BACK,
+    PAUSE,
+    RESUME,
+    Edge,
+    Phase,
+    Trigger,
+    by_name,
+    look_up,
+    require_named,
+)
+from state_machine.road.consent.agreement import agreement, require_read
 from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
 from state_machine.transition import GateClosed, ask_gate
@@ -118,7 +130,8 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
     """Agree to FINALIZING, or with `to: COMPLETED` to the raise of metadata.version, as plan and evidence are now.
 
     In FINALIZING itself that is possible until its first controller is stopped, as an approval ends while it waits.
-    It counts for 4 hours, and until one of them changes. Neither can be undone. The approver is another person than the
+    `digest` says what was read (`GET .../agreement`); another one than the present one is refused. An approval counts
+    for 4 hours, and until something in it changes. Neither step can be undone. The approver is another person than the
     one who asks for it, unless `single_operator` is on. With `to: ROLLING_BACK` it is the consent to what a rollback
     from DUAL_WRITE, ROLLING_BROKERS, REPLACING_CONTROLLERS or SOAK loses, as the view lists it.
     """
@@ -126,10 +139,12 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
     known = parts.store.known_operation(number, operation)
     if known is None:
         snapshot = parts.store.snapshot(number)
-        if operation.to is Phase.ROLLING_BACK:
+        to = operation.to or Phase.FINALIZING
+        if to is Phase.ROLLING_BACK:
             may_consent(snapshot)
         else:
-            _require_approvable(snapshot, parts, operation.to or Phase.FINALIZING)
+            _require_approvable(snapshot, parts, to)
+        require_read(operation.digest, agreement(snapshot, to))
     return _accepted(parts, response, record(parts, number, operation))
 
 
@@ -148,14 +163,25 @@ def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response
     """
     operation = order(BACK, body, key)
     if parts.store.known_operation(number, operation) is None:
-        snapshot = parts.store.snapshot(number)
-        may_send_back(snapshot, evidence(snapshot, parts.clock()))
+        require_way_back(parts, number)
     return _accepted(parts, response, record(parts, number, operation))
+
+
+def require_way_back(parts: Parts, number: int) -> None:
+    """Of the failed node. Raises Z2K-4216."""
+    snapshot = parts.store.snapshot(number)
+    may_send_back(snapshot, evidence(snapshot, parts.clock()))
 
 
 def order(name: str, body: ActionIn, key: str | None) -> NewOperation:
     return NewOperation(
-        name=name, who=body.who, reason=body.reason, to=body.to, expected_version=body.expected_version, key=key
+        name=name,
+        who=body.who,
+        reason=body.reason,
+        to=body.to,
+        expected_version=body.expected_version,
+        key=key,
+        digest=body.digest if name == APPROVE else None,
     )
 
 
@@ -167,12 +193,15 @@ def record(parts: Parts, number: int, operation: NewOperation) -> Operation:
     return row
 
 
-def ask(parts: Parts, number: int, operation: NewOperation) -> tuple[Snapshot, Edge]:
+def ask(parts: Parts, number: int, operation: NewOperation, *, dry_run: bool = False) -> tuple[Snapshot, Edge]:
     """The edge of an operation, its gate open by what was seen last. Raises what refuses it."""
     snapshot = parts.store.snapshot(number)
     if operation.expected_version not in (None, snapshot.migration.version):
         raise VERSION_MOVED.error(found=snapshot.migration.version, expected=operation.expected_version)
+    by_name(snapshot.phase, Trigger(operation.name), operation.to)
     edge = look_up(snapshot.phase, Trigger(operation.name), operation.to)
+    if not dry_run:
+        require_named(snapshot.phase, edge, operation.to)
     known = evidence(snapshot, parts.clock())
     ask_gate(edge, Trigger(operation.name), asked_by(known, operation.who))
     return snapshot, edge
@@ -185,7 +214,7 @@ def _step(
     known = parts.store.known_operation(number, operation)
     if known is not None and not dry_run:
         return _accepted(parts, response, known)
-    snapshot, edge = ask(parts, number, operation)
+    snapshot, edge = ask(parts, number, operation, dry_run=dry_run)
     if dry_run:
         observed = evidence(snapshot, parts.clock())
         dry = DryRun(edge=edge_view(snapshot, trigger, edge, observed), version=snapshot.migration.version)

@@ -32,7 +32,8 @@ NO_ORIGINS: Final = Origins()
 
 POLICY: Final = "Content-Security-Policy"
 HEADERS: Final = {
-    POLICY: "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    POLICY: "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",

@@ -28,11 +28,12 @@ READY_WITHIN_S: Final = 15.0
 """A round takes seconds at worst, when ZooKeeper does not answer."""
 GAUGES: Final = {
     "zk2kraft_phase": "1 for the phase that the migration is in",
-    "zk2kraft_blocked": "1 while a condition of every phase is not True",
-    "zk2kraft_without_controller_seconds": "time without a controller up to now",
-    "zk2kraft_last_window_seconds": "the last time without a controller",
-    "zk2kraft_dual_write_lag_records": "records that ZooKeeper does not have yet",
-    "zk2kraft_brokers_not_ready": "brokers with a problem",
+    "zk2kraft_blocked": "1 while a condition of every phase is not True, or the reason begins with `blocked:`",
+    "zk2kraft_roll_failed_nodes": "failed nodes of the rolling restarts of this phase; each waits for a person",
+    "zk2kraft_without_controller_seconds": "time without a controller up to now; absent while it is not known",
+    "zk2kraft_last_window_seconds": "the last time without a controller; absent before the first takeover",
+    "zk2kraft_dual_write_lag_records": "records that ZooKeeper does not have yet; absent while it is not known",
+    "zk2kraft_brokers_not_ready": "brokers that are not as the phase wants them",
     "zk2kraft_round_failed": "1 while the service cannot work for this migration; `zk2kraft migrations` says why",
     "zk2kraft_look_age_seconds": "age of the last observation",
     "zk2kraft_epoch_gap": "how far the KRaft epoch is ahead of /controller_epoch at most; every rollback repairs it",

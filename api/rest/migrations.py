@@ -13,6 +13,8 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from api.models import (
+    SHOWN,
+    AgreementView,
     BrokerView,
     ChangeIn,
     ControllerView,
@@ -26,12 +28,11 @@ from api.models import (
     Page,
     Report,
 )
+from api.nodes import broker_views, controller_views
 from api.report import report
 from api.rest.parts import Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import (
-    broker_views,
-    controller_views,
     event_view,
     finding_view,
     gates_view,
@@ -45,9 +46,15 @@ from state_machine import removal
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
 from state_machine.observations import findings
+from state_machine.operations import approvable, may_consent
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import UNNAMED
+from state_machine.road.consent.agreement import agreement
 
-Who = Annotated[str, Query(min_length=1, max_length=100, description="who requests it; kept in the history")]
+Who = Annotated[
+    str,
+    Query(min_length=1, max_length=100, pattern=SHOWN, description="who requests it; kept in the history"),
+]
 router = APIRouter(prefix="/migrations", tags=["migrations"])
 
 
@@ -130,6 +137,22 @@ def get_gates(parts: ServiceParts, number: Number) -> Page[EdgeView]:
     return Page(items=gates_view(snapshot, evidence(snapshot, parts.clock())))
 
 
+@router.get("/{number}/agreement", responses=described(404, 409, 422))
+def get_agreement(
+    parts: ServiceParts,
+    number: Number,
+    to: Annotated[Phase, Query(description="FINALIZING, COMPLETED or ROLLING_BACK")] = Phase.FINALIZING,
+) -> AgreementView:
+    """What `approve` would agree to now, with its digest. No side effect."""
+    snapshot = parts.store.snapshot(number)
+    if to is Phase.ROLLING_BACK:
+        may_consent(snapshot)
+    else:
+        approvable(snapshot.phase, evidence(snapshot, parts.clock()), to)
+    found = agreement(snapshot, to)
+    return AgreementView(to=found.to, digest=found.digest, says=list(found.says), document=dict(found.document))
+
+
 @router.get("/{number}/brokers", responses=described(404, 422))
 def get_brokers(parts: ServiceParts, number: Number) -> Page[BrokerView]:
     """Readiness of every broker, as the active controller saw it last."""
@@ -139,7 +162,7 @@ def get_brokers(parts: ServiceParts, number: Number) -> Page[BrokerView]:
 @router.get("/{number}/quorum", responses=described(404, 422))
 def get_quorum(parts: ServiceParts, number: Number) -> Page[ControllerView]:
     """Our controllers, as they last answered."""
-    return Page(items=controller_views(parts.store.snapshot(number)))
+    return Page(items=controller_views(parts.store.snapshot(number), parts.clock()))
 
 
 @router.get("/{number}/findings", responses=described(404, 422))

@@ -21,6 +21,8 @@ from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
     ADDRESS_NOT_DECLARED,
+    AGREED_TO_ANOTHER,
+    BODY_TOO_LARGE,
     DATABASE_SILENT,
     FOREIGN_REQUEST,
     GATE_CLOSED,
@@ -54,6 +56,7 @@ STATUS: Final = {
     KEY_USED_AGAIN.code: 422,
     ZOOKEEPER_UNREACHABLE.code: 422,
     NO_SUCH_THING.code: 404,
+    BODY_TOO_LARGE.code: 413,
     FOREIGN_REQUEST.code: 403,
     TOKEN_NEEDED.code: 401,
     NOT_OBSERVED.code: 503,
@@ -62,6 +65,7 @@ STATUS: Final = {
     **{
         finding.code: 409
         for finding in (
+            AGREED_TO_ANOTHER,
             BACK_REFUSED,
             GATE_CLOSED,
             NAME_TAKEN,

@@ -34,8 +34,11 @@ from migrator.audit.normalise import (
 from migrator.audit.rows import HOLD_SECRETS
 from migrator.findings.finding import FindingError
 
-DIFFERENCES_SHOWN: Final = 100
-"""How many differences a report carries in full; all of them are counted, and kept with the audit's inputs."""
+DIFFERENCES_SHOWN: Final = 1_000
+"""How many differences a report carries in full, and as many expected ones; all of them are counted."""
+
+DIFFERENCES_BYTES_MAX: Final = 8 << 20
+"""Of either as JSON: one difference may hold a topic's whole assignment, and reports go through pipes and databases."""
 
 LOOKS_MAX: Final = 4
 """A live cluster is looked at again until what differs is the same as the look before; after this many it counts."""
@@ -348,8 +351,11 @@ def _kind(name: str, zookeeper: Facts, log: Facts) -> DifferenceKind:
 # --- the report -------------------------------------------------------------------------------------------
 
 
-class AuditReport(msgspec.Struct):
-    """What an audit says (the JSON of `zk2kraft audit --json`; keys are a contract)."""
+class AuditReport(msgspec.Struct, omit_defaults=True):
+    """What an audit says (the JSON of `zk2kraft audit --json`; keys are a contract).
+
+    left_off: how many `differences`, and how many `expected`, the report does not carry; left out when it carries all.
+    """
 
     same: bool
     families: list[FamilyCount]
@@ -359,6 +365,7 @@ class AuditReport(msgspec.Struct):
     zk: dict[str, Any]
     kraft: dict[str, int]
     engine: str
+    left_off: dict[str, int] = {}
 
     @property
     def exit_code(self) -> int:
@@ -375,15 +382,20 @@ class AuditReport(msgspec.Struct):
 def report(
     comparison: Comparison, *, seconds: dict[str, float], zk: dict[str, Any], kraft: dict[str, int], engine: str
 ) -> AuditReport:
+    differences, expected = shown(comparison.differences), shown(comparison.expected)
     return AuditReport(
         same=comparison.same,
         families=list(comparison.counts.values()),
-        differences=shown(comparison.differences),
-        expected=shown(comparison.expected),
+        differences=differences,
+        expected=expected,
         seconds=rounded(seconds),
         zk=zk,
         kraft=kraft,
         engine=engine,
+        left_off=left_off(
+            differences=len(comparison.differences) - len(differences),
+            expected=len(comparison.expected) - len(expected),
+        ),
     )
 
 
@@ -397,7 +409,22 @@ def unread_report(error: FindingError, engine: str, seconds: dict[str, float]) -
 
 
 def shown(found: Iterable[Difference]) -> list[Difference]:
-    return sorted(found, key=lambda each: each.place)[:DIFFERENCES_SHOWN]
+    return within_bytes(sorted(found, key=lambda each: each.place)[:DIFFERENCES_SHOWN])
+
+
+def within_bytes(found: list[Difference]) -> list[Difference]:
+    """The first ones that a report can carry; at least one."""
+    free = DIFFERENCES_BYTES_MAX
+    for number, each in enumerate(found):
+        free -= len(msgspec.json.encode(each))
+        if free < 0:
+            return found[: max(number, 1)]
+    return found
+
+
+def left_off(**counts: int) -> dict[str, int]:
+    """By key of the report; a list that is whole is not named."""
+    return {name: count for name, count in counts.items() if count}
 
 
 def rounded(seconds: dict[str, float]) -> dict[str, float]:

@@ -32,6 +32,11 @@ from migrator.wire.primitives import ZERO_UUID
 NO_TOPIC_ID: Final = "the broker knows no topic id for them"
 OTHER_TOPIC_ID: Final = "the broker has them under another topic id"
 
+IDS_READ: Final = frozenset({"topic_states.topic_name", "topic_states.topic_id"})
+LOGS_READ: Final = IDS_READ | {"topic_states.partition_states.partition_index"}
+REPLICAS_READ: Final = LOGS_READ | {"topic_states.partition_states.replicas"}
+"""What is asked of the bytes. The rest is stepped over by its size: it says nothing of what a broker loses."""
+
 Deleted = Mapping[str, Collection[bytes]]
 """What the log took away: names of topics, to the ids that they had. ZERO_UUID among them: an id that nobody noted."""
 NOTHING_DELETED: Final[Deleted] = {}
@@ -134,7 +139,8 @@ def _named_in(body: bytes, deleted: Deleted) -> _Named:
         if topic.topic_name in deleted:
             replicas[topic.topic_name] = {each.partition_index: each.replicas for each in topic.partition_states}
 
-    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], body, "topic_states", take)
+    wanted = REPLICAS_READ if deleted else IDS_READ
+    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], body, "topic_states", take, wanted)
     return _Named(ids, replicas)
 
 
@@ -284,7 +290,7 @@ def _check_logs(
             there.add(name)
             missing[name] -= named
 
-    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], update.shared, "topic_states", take)
+    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], update.shared, "topic_states", take, LOGS_READ)
     found = []
     for topic, partition in _one_by_one(missing):
         is_explained = _is_log_deleted(survey, metadata, deleted, topic, partition)

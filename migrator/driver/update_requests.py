@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, TypeVar, overload
 
@@ -23,7 +23,7 @@ from migrator.driver.claim import Claim
 from migrator.model.draft import Delta
 from migrator.model.image import Image
 from migrator.model.values import Broker, Partition, Topic
-from migrator.wire.codec import encode
+from migrator.wire.codec import encode, encode_part
 from migrator.wire.messages.control import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -39,7 +39,7 @@ from migrator.wire.messages.control import (
     UpdateMetadataTopicState,
 )
 from migrator.wire.primitives import ZERO_UUID
-from migrator.wire.schema import Message
+from migrator.wire.schema import Encoded, Message
 
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
@@ -124,15 +124,15 @@ def full_updates(image: Image, claim: Claim, brokers: Collection[int], listener:
     if not recipients:
         return []  # at a fail-over every broker waits for its own, and this is the loop
     topics = sorted(image.topics.values(), key=lambda topic: topic.name)
-    states = _Made(lambda topic: _metadata_topic(image, claim, topic, topic.partitions), topics)
+    unfenced = _unfenced(image)
+    states = _Made(lambda topic: _metadata_topic(unfenced, claim, topic, topic.partitions), topics)
     count = image.partition_count()
     complete = _Shared(_update_metadata(image, claim, states, UpdateKind.FULL))
-    hosted = _by_host((topic, partition) for topic in topics for partition in topic.partitions)
+    hosted = _encoded_by_host(topics, claim, frozenset(broker.id for broker in recipients))
     updates = []
     for broker in recipients:
-        mine = hosted.get(broker.id, {})
         everything = complete.update(broker, UpdateKind.FULL, count)
-        updates += [everything, _leader_and_isr(image, claim, broker, mine, UpdateKind.FULL, listener), everything]
+        updates += [everything, _full_leader_and_isr(image, claim, broker, hosted.pop(broker.id), listener), everything]
     return updates
 
 
@@ -187,7 +187,8 @@ def _deletion_orders(delta: Delta, claim: Claim, brokers: list[Broker], wanted: 
     gone.sort(key=lambda topic: topic.name)
     if not gone:
         return []
-    states = [_deleted_topic(delta.after, claim, topic) for topic in gone]
+    unfenced = _unfenced(delta.after)
+    states = [_deleted_topic(unfenced, claim, topic) for topic in gone]
     count = sum(len(topic.partitions) for topic in gone)
     forget = _Shared(_update_metadata(delta.after, claim, states, UpdateKind.INCREMENTAL))
     updates = [forget.update(broker, UpdateKind.INCREMENTAL, count) for broker in brokers]
@@ -214,7 +215,8 @@ def _change_updates(
     by_topic: dict[bytes, tuple[Topic, list[Partition]]] = {}
     for topic, partition in changes:
         by_topic.setdefault(topic.id, (topic, []))[1].append(partition)
-    states = [_metadata_topic(image, claim, topic, partitions) for topic, partitions in by_topic.values()]
+    unfenced = _unfenced(image)
+    states = [_metadata_topic(unfenced, claim, topic, partitions) for topic, partitions in by_topic.values()]
     update = _Shared(_update_metadata(image, claim, states, UpdateKind.INCREMENTAL))
     updates = [
         _leader_and_isr(image, claim, broker, hosted[broker.id], UpdateKind.INCREMENTAL, listener)
@@ -327,7 +329,7 @@ def _live_broker(broker: Broker) -> UpdateMetadataBroker:
 
 
 def _metadata_topic(
-    image: Image, claim: Claim, topic: Topic, partitions: Iterable[Partition]
+    unfenced: frozenset[int], claim: Claim, topic: Topic, partitions: Iterable[Partition]
 ) -> UpdateMetadataTopicState:
     return UpdateMetadataTopicState(
         topic_name=topic.name,
@@ -341,19 +343,24 @@ def _metadata_topic(
                 isr=partition.isr,
                 zk_version=partition.partition_epoch,
                 replicas=partition.replicas,
-                offline_replicas=_offline(image, partition),
+                offline_replicas=_offline(unfenced, partition),
             )
             for partition in partitions
         ),
     )
 
 
-def _offline(image: Image, partition: Partition) -> tuple[int, ...]:
-    brokers = image.brokers
-    return tuple(each for each in partition.replicas if each not in brokers or brokers[each].fenced)
+def _unfenced(image: Image) -> frozenset[int]:
+    return frozenset(number for number, broker in image.brokers.items() if not broker.fenced)
 
 
-def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTopicState:
+def _offline(unfenced: frozenset[int], partition: Partition) -> tuple[int, ...]:
+    if unfenced.issuperset(partition.replicas):
+        return ()
+    return tuple(each for each in partition.replicas if each not in unfenced)
+
+
+def _deleted_topic(unfenced: frozenset[int], claim: Claim, topic: Topic) -> UpdateMetadataTopicState:
     """Leader -2 makes a broker forget the partition, the zero id makes it forget the topic's id.
 
     offline_replicas means here what it means everywhere; stock names those that are online (K-19).
@@ -370,7 +377,7 @@ def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTo
                 isr=partition.isr,
                 zk_version=0,
                 replicas=partition.replicas,
-                offline_replicas=_offline(image, partition),
+                offline_replicas=_offline(unfenced, partition),
             )
             for partition in topic.partitions
         ),
@@ -381,17 +388,67 @@ def _leader_and_isr(
     image: Image, claim: Claim, broker: Broker, hosted: Hosted, kind: UpdateKind, listener: str
 ) -> BrokerUpdate:
     partitions = [partition for _, each in hosted.values() for partition in each]
+    states = _Made(lambda each: _leader_topic(claim, *each), list(hosted.values()))
+    leaders = _live_leaders(image, {partition.leader for partition in partitions}, listener)
+    return _leader_and_isr_of(claim, broker, states, leaders, kind, len(partitions))
+
+
+def _leader_and_isr_of(
+    claim: Claim,
+    broker: Broker,
+    states: Sequence[LeaderAndIsrTopicState],
+    leaders: tuple[LeaderAndIsrLiveLeader, ...],
+    kind: UpdateKind,
+    partitions: int,
+) -> BrokerUpdate:
     request = LeaderAndIsrRequest(
         controller_id=claim.node,
         is_kraft_controller=True,
         controller_epoch=claim.zk_epoch,
         broker_epoch=broker.epoch,
         type=kind,
-        topic_states=_Made(lambda each: _leader_topic(claim, *each), list(hosted.values())),
-        live_leaders=_live_leaders(image, {partition.leader for partition in partitions}, listener),
+        topic_states=states,
+        live_leaders=leaders,
     )
     body = encode(request, VERSIONS[LEADER_AND_ISR])
-    return BrokerUpdate(broker.id, broker.epoch, LEADER_AND_ISR, kind, len(partitions), body)
+    return BrokerUpdate(broker.id, broker.epoch, LEADER_AND_ISR, kind, partitions, body)
+
+
+@dataclass(slots=True)
+class _EncodedHosted:
+    """What one broker hosts. states: of its topics, encoded."""
+
+    states: list[bytes] = field(default_factory=list)
+    partitions: int = 0
+    leaders: set[int] = field(default_factory=set)
+
+
+def _encoded_by_host(topics: Iterable[Topic], claim: Claim, brokers: Collection[int]) -> dict[int, _EncodedHosted]:
+    """By broker: what it hosts. The state of a partition is encoded once, for all its replicas."""
+    hosted = {broker: _EncodedHosted() for broker in brokers}
+    for topic in topics:
+        here: dict[int, list[bytes]] = {}
+        for partition in topic.partitions:
+            told = [broker for broker in partition.replicas if broker in hosted]
+            if not told:
+                continue  # nearly all, where one broker came back
+            state = encode_part(_leader_state(claim, partition), LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR])
+            for broker in told:
+                here.setdefault(broker, []).append(state)
+                hosted[broker].leaders.add(partition.leader)
+        for broker, states in here.items():
+            of_topic = LeaderAndIsrTopicState(topic.name, topic.id, Encoded(states))
+            mine = hosted[broker]
+            mine.states.append(encode_part(of_topic, LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR]))
+            mine.partitions += len(states)
+    return hosted
+
+
+def _full_leader_and_isr(
+    image: Image, claim: Claim, broker: Broker, hosted: _EncodedHosted, listener: str
+) -> BrokerUpdate:
+    leaders = _live_leaders(image, hosted.leaders, listener)
+    return _leader_and_isr_of(claim, broker, Encoded(hosted.states), leaders, UpdateKind.FULL, hosted.partitions)
 
 
 def _leader_topic(claim: Claim, topic: Topic, partitions: Iterable[Partition]) -> LeaderAndIsrTopicState:

@@ -44,7 +44,8 @@ DELETION_PENDING = Finding(
     code="Z2K-1005",
     says="{count} topics wait for deletion, the first is {first}.",
     means="A topic that is half deleted can be neither copied nor left out: its files would become stray directories.",
-    remedy="Bring back the brokers that hold its replicas until /admin/delete_topics is empty.",
+    remedy="Bring back the brokers that hold its replicas until /admin/delete_topics is empty. An entry of a topic "
+    "that does not exist is removed by the next controller: restart the broker that is controller.",
     cases=("F-27",),
 )
 

@@ -250,6 +250,15 @@ ANSIBLE_UNREADABLE = Finding(
     "with `--ansible hosts.json`. Without Ansible, give the properties file of each node.",
 )
 
+ANSIBLE_WARNED = Finding(
+    code="Z2K-7062",
+    says="{file}: ansible-inventory warns: {reason}",
+    means="Ansible went on without something, or took one of two values. What it took is what was imported.",
+    remedy="Compare the named line with the draft. A key that overrides the one of an anchor (`<<: *name`) is right, "
+    "though Ansible calls it a duplicate.",
+    severity=Severity.WARNS,
+)
+
 IMPORT_PLACEHOLDER = Finding(
     code="Z2K-7050",
     says="{file}: {where}: {key} is {value}, which has yet to be filled in.",
@@ -276,9 +285,61 @@ TRANSFER_CUT = Finding(
     "The file on the host was not changed by this act.",
 )
 
+FILE_IS_NEITHER = Finding(
+    code="Z2K-7052",
+    says="{path} is neither the file that was looked at before the stop (SHA-256 {before}) nor the one that was to be "
+    "written ({wanted}): it is {found}. It differs from the first in {keys}.",
+    means="Somebody changed it while the node was stopped. A file that a lost connection cut is repaired by itself. "
+    "Nothing was written.",
+    remedy="Compare it with the file that is kept beside it (its name ends with `.zk2kraft-` and 16 digits). Put that "
+    "one into its place and repeat the step, or send the node back to its previous file.",
+)
+
 FILE_CONFLICT = Finding(
     code="Z2K-7045",
     says="{file}: {key} was {before} before the migration, {written} was written, and {found} is there now.",
     means="Somebody changed a key that the migration changes too. Nobody but a person knows which value is meant.",
     remedy="Put the value that was written, or the one from before, into the file, and repeat the step.",
+)
+
+HOSTS_TOO_SLOW = Finding(
+    code="Z2K-7054",
+    says="A reading of all hosts takes {seconds} s, and no gate rests on answers that are older than {limit} s.",
+    means="Files and guards would be known too late to decide by, so the gates that rest on them stay closed.",
+    remedy="Let ssh share connections, take `read_many` over from docker/actuators, and raise `hosts_at_once` "
+    "(docs/inventory.md, Many hosts). A small `drift_every_s` helps as well.",
+)
+
+HOST_UNANSWERED = Finding(
+    code="Z2K-7055",
+    says="The host of {node} has not answered for {seconds} s.",
+    means="Other hosts are read and decided on meanwhile. What this host said before counts until it is too old.",
+    remedy="Run the command `read` of the template by hand as the service's user, and look why the host hangs.",
+    severity=Severity.WARNS,
+)
+
+INVENTORY_NOT_OWNED = Finding(
+    code="Z2K-7047",
+    says="The inventory {file} is refused: {reason}.",
+    means="It names commands, hosts and files, so whoever can write it runs commands as the service. Nothing of it was "
+    "used.",
+    remedy="Give the file and its directories to the service's user or root, writable for the owner alone (`chmod "
+    "go-w`). See first who changed it.",
+)
+
+NODE_IS_ANOTHER = Finding(
+    code="Z2K-7056",
+    says="The host of {node} contradicts the inventory: {where} has {what} {found}, and {expected} is expected.",
+    means="The inventory names a host, a file or a directory of another node or of another cluster. An act on it would "
+    "stop or convert the wrong one. Nothing was stopped or written.",
+    remedy="Find out which of the two values is right. Correct the inventory, or the host, then `zk2kraft resume`.",
+)
+
+CONTROLLER_FILES_DIFFER = Finding(
+    code="Z2K-7057",
+    says="The two inventories name different files for {node}: {path} and {other} differ in {keys}.",
+    means="Our controller runs with the second one, and stock would run with the first one. After a rollback nothing "
+    "would keep stock from starting beside the retired log.",
+    remedy="Name one file in both: `properties` of the controller in the inventory file, and in the migration. A copy "
+    "of a controller elsewhere has to be copied again.",
 )

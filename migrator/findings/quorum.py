@@ -182,3 +182,12 @@ SNAPSHOT_NOT_WRITTEN = Finding(
     "metadata.log.max.record.bytes.between.snapshots or metadata.log.max.snapshot.interval.ms.",
     severity=Severity.WARNS,
 )
+
+CONTROL_CONNECTION_CLOSED = Finding(
+    code="Z2K-3126",
+    says="A connection of {peer} to the control port was closed: {reason}.",
+    means="More connections to the control port are open than it takes, or somebody sends or reads too slowly. The "
+    "metadata log and the Kafka listener are not affected. Connections whose request is being answered go on.",
+    remedy="Find out who opens them (`ss -tnp` on this host). Close the port of other hosts to all but the service.",
+    severity=Severity.WARNS,
+)

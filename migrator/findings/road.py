@@ -89,7 +89,7 @@ FINALIZE_NOT_APPROVED = Finding(
     says="Nobody has approved {phase} as things are now: {reason}.",
     means="An approval counts for the plan and the evidence that the approver saw, for 4 hours, and for another person "
     "than the one who asks.",
-    remedy="Look at `zk2kraft gates`. Then another person runs `zk2kraft approve`.",
+    remedy="Look at `zk2kraft gates`. Then another person runs `zk2kraft approve`, and again with its --digest.",
 )
 
 FINALIZE_INTENT_STANDS = Finding(
@@ -228,10 +228,55 @@ FILE_OF_BEFORE_LOST = Finding(
     "same name.",
 )
 
+NODE_HOLDS_WAY_BACK = Finding(
+    code="Z2K-4237",
+    says="{node} cannot go back now: {reason}.",
+    means="The other nodes go back before it. The rollback does not end before this node is back, or is left out by "
+    "name.",
+    remedy="Bring its host back. If the node is lost, leave it out: a waiver Z2K-4237 for this node in the inventory, "
+    "with owner, reason and end.",
+)
+
+NODE_NOT_AS_JOURNAL = Finding(
+    code="Z2K-4239",
+    says="{node} is not as the journal says: the journal says {step}, and {found}.",
+    means="The service stopped or changed it and its database lost that, or somebody else did. Nothing else is touched "
+    "until that is clear.",
+    remedy="Look at the node. The runbook says which command goes on with it, and which one brings it back.",
+)
+
+NODE_LEFT_OUT = Finding(
+    code="Z2K-4238",
+    says="{node} is left out of the way back, by {owner} ({reason}).",
+    means="Its process, its files and its directories are as the migration left them. It is no node of the cluster "
+    "that went back.",
+    remedy="Before it is ever started again: its file from before, and `meta.properties` of version 0, as the runbook "
+    "says.",
+    severity=Severity.WARNS,
+)
+
 SOAK_WITHOUT_DISK = Finding(
     code="Z2K-4215",
     says="The snapshots of controller {node} cannot be listed.",
     means="Whether a stock controller wrote a snapshot is not known, so the soak does not end.",
     remedy="Give its actuator a `list` template, or waive it for this node in the inventory.",
     severity=Severity.WARNS,
+)
+
+BROKERS_DIFFER = Finding(
+    code="Z2K-4241",
+    says="The inventory and the cluster do not have the same brokers: {reason}.",
+    means="A broker that the inventory lacks would stay in its mode, and one that the cluster lacks would be restarted "
+    "although nobody knows whose it is. No step begins.",
+    remedy="Add the broker to the inventory, or take out one that was removed. Where it is decommissioned, remove its "
+    "registration as the runbook says.",
+)
+
+SERVICE_COPIED = Finding(
+    code="Z2K-4243",
+    says="A service with the identity of this one restarts nodes of this cluster ({path}: {holder}).",
+    means="The directory of one service was copied: a cloned machine, a volume that was put back elsewhere, a standby. "
+    "Both run. This one stops no node.",
+    remedy="Stop one of the two for good. Only where both are meant: stop this one, delete `identity` in its "
+    "directory, and start it again. It is another service then.",
 )

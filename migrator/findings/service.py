@@ -348,6 +348,14 @@ OPERATION_EXPIRED = Finding(
     remedy="Read why it waited (`zk2kraft status`, `zk2kraft gates`), and repeat it with `zk2kraft advance`.",
 )
 
+AGREED_TO_ANOTHER = Finding(
+    code="Z2K-4064",
+    says="Nothing was approved for {to}: the request carries {given}, and what is there now has {found}.",
+    means="An approval counts for what its sender read. That has changed since, or the request does not say what was "
+    "read.",
+    remedy="Read it again (`zk2kraft approve --to PHASE` shows it), and approve it with its digest.",
+)
+
 AUDITS_DIVERGED = Finding(
     code="Z2K-4025",
     says="Audits {first} and {second} of dual-write both diverged; the later one found {different} differences.",
@@ -387,5 +395,21 @@ SPARK_SAID_NOTHING = Finding(
     means="The quick engine passed the rehearsal, which is enough for the takeover to begin. The second engine has no "
     "result.",
     remedy="Repair what the reason names (Java, memory, disk), or set the migration's `audit_engine` to `quick`.",
+    severity=Severity.WARNS,
+)
+
+BODY_TOO_LARGE = Finding(
+    code="Z2K-4062",
+    says="A body of this request may have {most} bytes, and more came.",
+    means="The rest was not read, and nothing was changed.",
+    remedy="Send less. No request that the service knows is that large.",
+)
+
+CONNECTION_CLOSED = Finding(
+    code="Z2K-4063",
+    says="A connection of {peer} to the service was closed: {reason}.",
+    means="More connections to the service are open than it takes, or somebody sends or reads too slowly. Migrations "
+    "are not affected. Connections whose request is being answered go on.",
+    remedy="Find out who opens them (`ss -tnp`). Where a proxy stands before the service, limit them there.",
     severity=Severity.WARNS,
 )

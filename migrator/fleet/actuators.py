@@ -15,12 +15,15 @@ from migrator.findings.fleet import TEMPLATE_REFUSED, TRANSFER_NOT_PROVEN
 from migrator.fleet import inventory as document
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.by_others import ByOthers
+from migrator.fleet.connections.control_directory import NAME as CONTROL_DIRECTORY
 from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.inventory import Inventory, Node
 from migrator.fleet.templates import load_template
 from migrator.fleet.transfer import unproven
 
-SETTINGS_TAKEN: Final = frozenset({"id", "host", "path", "pid", "template", "size", "checksum", "trailer"})
+SETTINGS_TAKEN: Final = frozenset(
+    {"id", "host", "path", "pid", "template", "size", "checksum", "trailer", CONTROL_DIRECTORY}
+)
 """Names of values that settings may not replace."""
 
 
@@ -83,6 +86,6 @@ def _values(node: Node, spec: document.ExecActuator) -> dict[str, str]:
 
 def _limits(inventory: Inventory) -> dict[str, float]:
     timeouts = inventory.timeouts
-    quick = dict.fromkeys(("read", "list", "write", "status", "command", "launch"), float(timeouts.act))
+    quick = dict.fromkeys(("read", "list", "read_many", "write", "status", "command", "launch"), float(timeouts.act))
     whole = float(timeouts.stop + timeouts.start)
     return {**quick, "stop": float(timeouts.stop), "start": float(timeouts.start), "restart": whole}

@@ -3,10 +3,11 @@
 In:   that JSON, or the path of any inventory, for which `ansible-inventory` is called where it is installed.
 Out:  groups with their hosts, and each host's variables after all of Ansible's precedence.
 Elsewhere: which groups are brokers, which variables are ids (importing.py).
-Errors: Z2K-7049 with what was not read, and how to make the JSON.
+Errors: Z2K-7049 with what was not read, and how to make the JSON. What Ansible warns of is Z2K-7062.
 Rules: the forms of Ansible (INI, YAML, directories, plugins, group_vars, vaults) are not read here: a second reading
 of them would lose hosts that Ansible has. JSON in which variables still stand with groups (`--export`, a script's own
-answer) is refused for the same reason. A key that occurs twice is refused.
+answer) is refused for the same reason. A key that occurs twice in the JSON is refused. In YAML Ansible calls a key a
+duplicate, too, that overrides one of an anchor (2.17.7, 2.19.14); so its warning is shown, and the inventory is read.
 Source: ansible-core's documentation of `ansible-inventory` and of its configuration settings.
 """
 
@@ -22,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from migrator.findings.finding import FindingError, words_of
-from migrator.findings.fleet import ANSIBLE_UNREADABLE
+from migrator.findings.finding import FindingError, Occurrence, words_of
+from migrator.findings.fleet import ANSIBLE_UNREADABLE, ANSIBLE_WARNED
 
 COMMAND: Final = "ansible-inventory"
 COMMAND_S: Final = 120
@@ -31,13 +32,16 @@ COMMAND_S: Final = 120
 BYTES_MAX: Final = 64 << 20
 """Ten thousand hosts with 6 KB of variables each."""
 REASON_MAX: Final = 300
+WARNING: Final = "[WARNING]: "
 STRICT: Final = {
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
     "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",
-    "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
+    "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "warn",
     "ANSIBLE_NOCOLOR": "true",
 }
-"""Without these, Ansible warns, and goes on without the file that it could not read or the key that it dropped."""
+"""Without these, Ansible warns, and goes on without the file that it could not read, or says nothing of a key that it
+dropped.
+"""
 _OF_A_GROUP: Final = frozenset({"hosts", "children", "vars"})
 
 
@@ -54,8 +58,8 @@ def is_listed(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n").startswith("{") and '"_meta"' in text
 
 
-def listed_by_ansible(file: Path) -> str:
-    """Of an inventory in any form, a directory included. Raises Z2K-7049.
+def listed_by_ansible(file: Path) -> tuple[str, tuple[Occurrence, ...]]:
+    """Of an inventory in any form, a directory included, and what Ansible warned of. Raises Z2K-7049.
 
     Ansible runs inventory scripts and plugins, as it does for whoever asks it.
     """
@@ -83,11 +87,17 @@ def listed_by_ansible(file: Path) -> str:
     if done.returncode != 0:
         reason = " ".join(said.split())[-REASON_MAX:] or f"exit code {done.returncode}"
         raise _refused(str(file), f"{COMMAND} says: {reason}")
-    return decoded(str(file), text)
+    return decoded(str(file), text), _warned(file, said)
 
 
-def read_file(file: Path) -> str:
-    """The JSON as it is; any other inventory as Ansible lists it. Raises Z2K-7049."""
+def _warned(file: Path, said: str) -> tuple[Occurrence, ...]:
+    """What it prints before the first warning is none."""
+    _, *warnings = said.split(WARNING)
+    return tuple(ANSIBLE_WARNED.found(file=str(file), reason=" ".join(each.split())[:REASON_MAX]) for each in warnings)
+
+
+def read_file(file: Path) -> tuple[str, tuple[Occurrence, ...]]:
+    """The JSON as it is; any other inventory as Ansible lists it, and what Ansible warned of. Raises Z2K-7049."""
     if file.is_file():
         try:
             with file.open("rb") as opened:
@@ -95,7 +105,7 @@ def read_file(file: Path) -> str:
         except OSError as error:
             raise _refused(str(file), error.strerror or words_of(error)) from error
         if is_listed(text.decode(errors="replace")):
-            return decoded(str(file), text)
+            return decoded(str(file), text), ()
     return listed_by_ansible(file)
 
 

@@ -102,12 +102,14 @@ class ByOthers:
     def stop(self) -> Performed:
         text = (
             f"On {self.host}: stop {self.unit} in order and wait until it ended. Until it is started again nothing may "
-            "start it by itself (with systemd: systemctl mask --runtime)."
+            "start it by itself (with systemd: systemctl mask --runtime; when systemctl is-enabled does not say masked "
+            "then, a drop-in with ConditionPathExists=!/ in /run/systemd/system)."
         )
         return self._instruct("stop", text)
 
     def start(self) -> Performed:
-        return self._instruct("start", f"On {self.host}: start {self.unit} (with systemd: unmask it first).")
+        text = f"On {self.host}: start {self.unit} (with systemd: unmask it first, or remove the drop-in)."
+        return self._instruct("start", text)
 
     def status(self) -> ProcessStatus:
         return ProcessStatus(ProcessState.NOT_READ, detail=f"{self.who}: the service does not reach {self.host}")

@@ -15,8 +15,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_result, stop_after_delay
@@ -32,9 +32,12 @@ from migrator.findings.fleet import (
     TEMPLATE_REFUSED,
     TRANSFER_CUT,
 )
-from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
+from migrator.fleet.actuator import Actuator, Done, Performed, ProcessState, ProcessStatus
+from migrator.fleet.connections.control_directory import NAME as CONTROL_DIRECTORY
+from migrator.fleet.connections.control_directory import control_directory
+from migrator.fleet.connections.many import READ_MANY, Ahead, Content, Found, Names, Nothing, names_of, printed_of
 from migrator.fleet.repeatable import gave_no_answer, pause_s
-from migrator.fleet.templates import ABSENT, ACT_LIMIT_S, LIMITS_S, Template, words_of_act
+from migrator.fleet.templates import ABSENT, ACT_LIMIT_S, LIMITS_S, Template, uses, words_of_act
 from migrator.fleet.transfer import NOT_WHOLE, TRAILER, content_of, is_proven
 
 KIND: Final = "exec"
@@ -48,23 +51,62 @@ READS_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class CommandActuator:
-    """values: what `{name}` in the template's words becomes. limits_s: of acts for which the template says none."""
+    """values: what `{name}` in the template's words becomes. limits_s: of acts for which the template says none.
+
+    ahead: what one command has read already, for a step of work that only reads (many.py).
+    """
 
     node: int
     template: Template
     values: Mapping[str, str]
     limits_s: Mapping[str, float]
+    ahead: Ahead = field(default_factory=dict, repr=False)
 
     @property
     def kind(self) -> str:
         return KIND
 
     def read(self, path: str) -> bytes | None:
+        match self.ahead.get(path):
+            case FindingError() as error:
+                raise error
+            case Content(content):
+                return content
         return self._whole("read", path)
 
     def list(self, directory: str) -> tuple[str, ...] | None:
-        printed = self._whole("list", directory).decode(errors="surrogateescape")
-        return tuple(sorted(name for name in printed.split("\n") if name))
+        match self.ahead.get(directory):
+            case FindingError() as error:
+                raise error
+            case Names(names):
+                return names
+        return names_of(self._whole("list", directory))
+
+    def reading_ahead(self, paths: Sequence[str]) -> Actuator:
+        """The same node, which knows these paths by one command. Itself, without such a command or with a listing that
+        is too long for it. A path whose answer never arrives whole has Z2K-7044; a command that failed is what every
+        path has.
+        """
+        paths = [path for path in paths if path not in self.ahead]
+        if READ_MANY not in self.template.acts or not paths:
+            return self
+        found: dict[str, Found | FindingError] = {}
+        for _ in range(READS_MAX):
+            left = [path for path in paths if path not in found]
+            try:
+                sent = "".join(f"{path}\n" for path in left).encode()
+                found |= printed_of(self._run(READ_MANY, trailer=TRAILER, stdin=sent).stdout, left) if left else {}
+            except FindingError as error:
+                if error.code == ACT_TOO_MUCH_OUTPUT.code:
+                    return self
+                found |= dict.fromkeys(left, error)
+        for path in paths:
+            if path not in found:
+                reason = "its answer is not whole"
+                found[path] = TRANSFER_CUT.error(act=f"{READ_MANY} {path}", node=self.node, reason=reason)
+            elif found[path] == Nothing(absent=True):
+                found[path] = FILE_ABSENT.error(path=path, node=self.node)
+        return replace(self, ahead={**self.ahead, **found})
 
     def write(self, path: str, content: bytes) -> Performed:
         proof = {"size": str(len(content)), "checksum": hashlib.sha256(content).hexdigest()}
@@ -148,7 +190,8 @@ class CommandActuator:
         path = more.get("path", "")
         what = f"{name} {path}".strip()
         try:
-            words = words_of_act(act, {**self.values, **more})
+            own = {CONTROL_DIRECTORY: control_directory()} if uses(act, CONTROL_DIRECTORY) else {}
+            words = words_of_act(act, {**self.values, **own, **more})
         except KeyError as error:
             reason = f"acts.{name} names {{{error.args[0]}}}, which node {self.node} does not have"
             raise TEMPLATE_REFUSED.error(file=self.values.get("template", "given"), reason=reason) from error

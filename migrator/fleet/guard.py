@@ -19,6 +19,7 @@ from typing import Final, Protocol, runtime_checkable
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.fleet import FILE_ABSENT, GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER
 from migrator.fleet.actuator import Actuator
+from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import checksum_of
 
 GUARD_SHA256: Final = "b61e42b7f5ab5c671fa5c338383ab54330ca1381dfc5734208caa8f3d2dff0f8"
@@ -31,7 +32,7 @@ _SERVER_JAR: Final = re.compile(
 )
 _WORDS: Final = re.compile(r"[^\s\[\]\"',;{}]+")
 PLACES_MAX: Final = 8
-"""A class path of single jars is in one or two directories; each is one command on the host."""
+"""A class path of single jars is in one or two directories."""
 _FIRST_WORD: Final = re.compile(r"[\s\[\"']*([^\s\[\]\"',]+)")
 
 
@@ -101,7 +102,9 @@ def guard_proof(actuator: Actuator, guard: str | None, properties: str) -> Guard
 def server_jars(actuator: Actuator, said: str, guard: str) -> tuple[str, ...]:
     """Jars of Kafka's server where the start command takes them from, by its own words; () where none is seen."""
     found: list[str] = []
-    for place in places_of(said, guard)[:PLACES_MAX]:
+    places = places_of(said, guard)[:PLACES_MAX]
+    actuator = read_ahead(actuator, places)
+    for place in places:
         try:
             names = actuator.list(place)
         except FindingError:  # there is no such directory, or the host does not say
@@ -113,7 +116,7 @@ def server_jars(actuator: Actuator, said: str, guard: str) -> tuple[str, ...]:
 def places_of(said: str, guard: str) -> tuple[str, ...]:
     """Directories of jars: of the command behind the guard, and of a class path. said: as of `why_not_used`."""
     places: list[str] = []
-    for word in _WORDS.findall(said.replace("argv[]=", " ")):
+    for word in _WORDS.findall(re.sub(r"\b(?:argv\[\]|path)=", " ", said)):
         if posixpath.normpath(word) == posixpath.normpath(guard):
             continue
         for each in word.split(":"):

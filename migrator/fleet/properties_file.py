@@ -21,13 +21,12 @@ import javaproperties
 
 from migrator.findings.finding import words_of
 from migrator.findings.fleet import PROPERTIES_UNREADABLE
-from migrator.model.hidden_keys import SECRET_WORDS, is_hidden
+from migrator.model.hidden_keys import is_hidden, is_hidden_comment
 
 HIDDEN: Final = "(hidden)"
 FILE_BYTES_MAX: Final = 1 << 20
 """Larger than any configuration; a log directory named by mistake is not read whole."""
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*:[^}]*\}")
-_LOOKS_LIKE_A_KEY: Final = re.compile(r"[#!]+\s*([\w.\-]+)\s*[=:]")
 _READ_IN_TWO_WAYS: Final = re.compile(rb"(?:^|[\r\n])[ \t\f]*(?:\\(?:\r\n|\r|\n)[ \t\f]*)+[#!]")
 _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
@@ -158,10 +157,7 @@ def _shown(line: Line) -> str:
     if line.key is not None:
         return f"{line.key}={HIDDEN if is_hidden(line.key) else line.value}"
     text = line.source.strip()
-    like = _LOOKS_LIKE_A_KEY.match(text)
-    if (like is not None and is_hidden(like[1])) or any(word in text.lower() for word in SECRET_WORDS):
-        return f"# {HIDDEN}"
-    return text
+    return f"# {HIDDEN}" if is_hidden_comment(text) else text
 
 
 def _goes_on(source: str) -> bool:

@@ -442,7 +442,7 @@ def _check_broker(
     if kind is FileKind.BACK and roles and before is None:
         reason = "without the predecessor (--before) other zookeeper keys, such as TLS, are not there again"
         yield unsure("zookeeper.connect", reason)
-    yield from _missing(RULES["broker", kind], document, kind)
+    yield from _missing(RULES["broker", kind], document, kind, wanted.node)
     yield from _check_identity(present, document, wanted, refused)
     if kind is FileKind.MIGRATION:
         controllers = Controllers(wanted.controller_listener, wanted.controller_protocol, wanted.sasl_mechanism)
@@ -470,7 +470,7 @@ def _check_controller(
         yield refused("process.roles", "it is not exactly: controller")
     if kind is FileKind.BACK and before is None:
         yield refused("zk2kraft.*", "our own keys are in the predecessor only (--before)")
-    yield from _missing(RULES["controller", kind], document, kind)
+    yield from _missing(RULES["controller", kind], document, kind, wanted.node)
     yield from _check_identity(present, document, wanted, refused)
     if kind is FileKind.STOCK and wanted.passwords_encoded and document.value("password.encoder.secret") is None:
         yield refused("password.encoder.secret", "brokers have encoded passwords; stock would copy them as they are")
@@ -500,7 +500,10 @@ def _check_mechanism(document: Document, refused: Callable[[str, str], Occurrenc
 _CHECKS: Final = {"broker": _check_broker, "controller": _check_controller}
 
 
-def _missing(rules: tuple[RenderRule, ...], document: Document, kind: FileKind) -> Iterator[Occurrence]:
+def _missing(
+    rules: tuple[RenderRule, ...], document: Document, kind: FileKind, node: int | None
+) -> Iterator[Occurrence]:
+    """node: its id in the inventory. One that only the command line of the process has (`--override`) is not enough."""
     for rule in rules:
         if rule.action is Action.NEED and not document.value(rule.key):
             if rule.key == "controller.quorum.voters" and document.value("controller.quorum.bootstrap.servers"):
@@ -508,6 +511,10 @@ def _missing(rules: tuple[RenderRule, ...], document: Document, kind: FileKind) 
             if rule.key == "broker.id" and document.value("node.id"):
                 continue  # the same key to Kafka
             reason = f"it is missing, and the inventory does not say it ({rule.reason})"
+            if node is not None and rule.key in ("broker.id", "node.id"):
+                reason = (
+                    f"it is missing in the file; the inventory says {node}: write {rule.key}={node} ({rule.reason})"
+                )
             yield RENDER_REFUSED.found(file=document.name, kind=kind, key=rule.key, reason=reason)
 
 

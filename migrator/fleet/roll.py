@@ -12,7 +12,7 @@ Source: Kafka 3.9 operations page, "Migrating from ZooKeeper to KRaft".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
@@ -76,7 +76,7 @@ REACHED_BY: Final[Mapping[NodeAct, RollStep]] = {
 class RollEntry:
     """One node of a roll, as the journal has it.
 
-    began_s:     seconds since its stop was ordered; 0 before.
+    began_s:     seconds since its stop was ordered; 0 before, and when it has to be stopped once more.
     instruction: what a person was told to do for the present step; empty when nobody has to do anything.
     cause:       why it failed.
     back:        it is on its way back to a previous file.
@@ -109,6 +109,7 @@ class NodeNow:
     registered_anew:  the log has another registration of it than before its stop.
     registers_never:  only another restart makes it register.
     trouble:          why its act is being repeated; empty when it is not.
+    not_ended:        why it may not have ended, by its host or by the cluster; empty when both say that it has.
     """
 
     process: ProcessState
@@ -118,6 +119,7 @@ class NodeNow:
     registered_anew: bool = False
     registers_never: bool = False
     trouble: str = ""
+    not_ended: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class RollNow:
 
     cluster: what has to hold before any node is stopped. last: ids that are restarted after all others.
     paused:  why no further node is begun. deadline_s: from the order to stop until the node is whole.
+    of_node: on a way back, what has to hold of a node before it is begun, in the place of `cluster`: the first node of
+             which it holds is next, so that one that cannot go back now holds nobody else.
     """
 
     cluster: Verdict
@@ -133,6 +137,10 @@ class RollNow:
     last: frozenset[int] = frozenset()
     paused: str | None = None
     deadline_s: float = 3600.0
+    of_node: Mapping[int, Verdict] = field(default_factory=dict)
+
+    def ready(self, node: int) -> Verdict:
+        return self.of_node.get(node, self.cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +191,14 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     left = in_order((entry for entry in entries if entry.step in UNTOUCHED), now.last)
     if not left:
         return Complete()
-    following = left[0]
+    following = next((each for each in left if each.id in now.of_node and now.ready(each.id).holds), left[0])
     if now.paused is not None:
         return Wait(f"paused before {following.name}: {now.paused}")
-    if following.step is RollStep.PENDING:
+    ready = now.ready(following.id)
+    if following.step is RollStep.PENDING and (following.id not in now.of_node or ready.holds):
         return Perform(following.id, NodeAct.PREPARE)
-    if not now.cluster.holds:
-        return Wait(f"before {following.name}: {now.cluster.reason()}")
+    if not ready.holds:
+        return Wait(f"before {following.name}: {ready.reason()}")
     return Perform(following.id, NodeAct.STOP)
 
 
@@ -223,7 +232,7 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         return Fail(entry.id, cause)
     match entry.step:
         case RollStep.STOPPING:
-            return _stopping(entry, seen)
+            return _stopping(entry, seen, now.cluster)
         case RollStep.STOPPED:
             return _stopped(entry, seen)
         case RollStep.WRITTEN:
@@ -242,8 +251,12 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
             assert_never(entry.step)
 
 
-def _stopping(entry: RollEntry, seen: NodeNow) -> Decision:
-    """One on its way back may have ended by itself: only the act of stopping keeps its supervisor from starting it."""
+def _stopping(entry: RollEntry, seen: NodeNow, cluster: Verdict) -> Decision:
+    """One on its way back may have ended by itself: only the act of stopping keeps its supervisor from starting it. One
+    that something else started serves again: it is stopped as every other one, when nothing else is away.
+    """
+    if entry.began_s == 0.0 and seen.process is ProcessState.RUNNING and not seen.gone and not cluster.holds:
+        return Wait(f"before {entry.name} is stopped again: {cluster.reason()}")
     if entry.back and not entry.instruction:
         return Perform(entry.id, NodeAct.STOP)
     if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):
@@ -256,6 +269,8 @@ def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.RUNNING:
         return Fail(entry.id, NODE_STARTED_BY_OTHERS.found(node=entry.name))
     if not entry.instruction:
+        if seen.not_ended:
+            return Wait(f"{entry.name} is stopped, and its file is not written yet: {seen.not_ended}")
         return Perform(entry.id, NodeAct.WRITE)
     return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, RollStep.WRITTEN)
 
@@ -282,6 +297,8 @@ def _what_is_missing(entry: RollEntry, seen: NodeNow) -> str:
     if entry.instruction:
         return _instructed(entry)
     missing = seen.whole.reason() if entry.step is RollStep.STARTED else f"its process is {seen.process}"
+    if entry.step is RollStep.STOPPED and seen.not_ended:
+        missing = seen.not_ended
     return f"{missing}; {seen.trouble}" if seen.trouble else missing
 
 

@@ -26,7 +26,7 @@ from migrator.findings.fleet import TEMPLATE_REFUSED
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
 
 TEMPLATE_BYTES_MAX: Final = 65_536
-ACTS: Final = ("read", "list", "write", "stop", "start", "restart", "status", "command", "launch")
+ACTS: Final = ("read", "list", "read_many", "write", "stop", "start", "restart", "status", "command", "launch")
 NEEDED: Final = ("read", "list", "write", "stop", "start", "status")
 FIELD: Final = re.compile(r"\{([a-z_]+)(:q)?\}")
 LIMITS_S: Final[Mapping[str, float]] = {"stop": 900.0, "start": 300.0, "restart": 1_200.0}
@@ -72,7 +72,7 @@ def load_template(name: str, directory: Path) -> Template:
     """The template of that file name. Raises Z2K-7020."""
     file = directory / name
     try:
-        template = msgspec.convert(load_yaml(_owned(file, directory)), Template)
+        template = msgspec.convert(load_yaml(owned_content(file, directory, TEMPLATE_BYTES_MAX)), Template)
         _check(template)
     except (OSError, ValueError, YamlRefused, msgspec.ValidationError) as error:
         raise TEMPLATE_REFUSED.error(file=str(file), reason=words_of(error)) from error
@@ -84,13 +84,21 @@ def words_of_act(act: TemplateAct, values: Mapping[str, str]) -> list[str]:
     return [FIELD.sub(lambda match: _filled(match, values), word) for word in act.argv]
 
 
+def uses(act: TemplateAct, value: str) -> bool:
+    """Whether its words name this value."""
+    return any(match[1] == value for word in act.argv for match in FIELD.finditer(word))
+
+
 def _filled(match: re.Match[str], values: Mapping[str, str]) -> str:
     value = values[match[1]]
     return shlex.quote(value) if match[2] else value
 
 
-def _owned(file: Path, directory: Path) -> bytes:
-    """Its content, when nobody but its owner can have written it. Links are followed before anything is decided."""
+def owned_content(file: Path, directory: Path, bytes_max: int) -> bytes:
+    """Its content, when nobody but its owner can have written it. Links are followed before anything is decided.
+
+    directory: the file has to be below it. Raises OSError, and ValueError with the reason.
+    """
     root, real = Path(os.path.realpath(directory)), Path(os.path.realpath(file))
     if not real.is_relative_to(root):
         raise ValueError(f"it is not below {root}")
@@ -102,9 +110,9 @@ def _owned(file: Path, directory: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is no regular file")
         _refuse_foreign(found, str(real))
-        content = opened.read(TEMPLATE_BYTES_MAX + 1)
-    if len(content) > TEMPLATE_BYTES_MAX:
-        raise ValueError(f"it is larger than {TEMPLATE_BYTES_MAX} bytes")
+        content = opened.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise ValueError(f"it is larger than {bytes_max} bytes")
     return content
 
 
@@ -121,6 +129,8 @@ def _check(template: Template) -> None:
     for name, act in template.acts.items():
         if FIELD.search(act.argv[0]):
             raise ValueError(f"acts.{name}: the command itself may not be filled in")
+    if "read_many" in template.acts and not uses(template.acts["read_many"], "trailer"):
+        raise ValueError("acts.read_many does not print {trailer}, so its answer proves nothing")
     words = template.status_words
     for pattern in (words.running, words.stopped, words.pid):
         try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from migrator.fleet.templates import FIELD, Template
+from migrator.fleet.templates import Template, uses
 
 TRAILER: Final = "zk2kraft-sha256"
 TRAILER_BYTES: Final = len(f"\n{TRAILER} \n") + 64
@@ -25,8 +25,7 @@ PROOFS: Final = {"read": "trailer", "list": "trailer", "write": "checksum"}
 
 def is_proven(template: Template, act: str) -> bool:
     """Whether this act's command compares checksums."""
-    wanted = PROOFS.get(act)
-    return any(match[1] == wanted for word in template.acts[act].argv for match in FIELD.finditer(word))
+    return act in PROOFS and uses(template.acts[act], PROOFS[act])
 
 
 def unproven(template: Template) -> tuple[str, ...]:

@@ -107,6 +107,11 @@ def _deciding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Iter
             yield key, "controllers read the principals of Kafka's own builder only"
 
 
+def has_no_way(key: str, value: object) -> bool:
+    """Whether it rules out the takeover whatever is changed around it: a class that controllers would have to run."""
+    return key in _POLICIES or is_principals(key) or (key == _AUTHORIZER and value != ACL_AUTHORIZER)
+
+
 def for_later(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Keys that do no harm before the broker runs in KRaft mode, with the reason."""
     if settings.get("control.plane.listener.name"):

@@ -39,12 +39,15 @@ class BrokerFigures(msgspec.Struct, frozen=True):
     under_min_isr:    partitions with a replica here whose ISR is smaller than their minimum.
     unassigned_dirs:  replicas without committed directory assignment.
     offline_dirs:     directories, as 16 bytes, that replicas are assigned to and the registration does not name.
+    at_stake:         partitions that lack replicas already, and that lose their last one in sync, or their minimum ISR,
+                      when this broker stops. A partition that is whole is none: every restart takes one replica of it.
     """
 
     under_replicated: int = 0
     under_min_isr: int = 0
     unassigned_dirs: int = 0
     offline_dirs: frozenset[bytes] = frozenset()
+    at_stake: int = 0
 
 
 class PartitionFigures(msgspec.Struct, frozen=True):
@@ -168,6 +171,7 @@ class PartitionCounter:
                     under_min_isr=self._sum[_UNDER_MIN_ISR._replace(broker=broker)],
                     unassigned_dirs=self._sum[_Kind("unassigned", broker)],
                     offline_dirs=frozenset(offline.get(broker, ())),
+                    at_stake=self._sum[_Kind("at stake", broker)],
                 )
                 for broker in image.brokers
             },
@@ -200,6 +204,9 @@ def _count_replication(found: Counter[_Kind], partition: Partition, minimum: int
             found[_UNDER_REPLICATED._replace(broker=partition.leader)] += 1
         for broker in set(replicas).difference(isr):
             found[_Kind("out of isr", broker)] += 1
+        if partition.leader >= 0 and len(isr) in (1, min(minimum, len(replicas))):
+            for broker in isr:
+                found[_Kind("at stake", broker)] += 1
     if len(isr) < min(minimum, len(replicas)) or partition.leader < 0:
         found[_UNDER_MIN_ISR] += 1
         for broker in replicas:

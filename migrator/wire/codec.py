@@ -17,10 +17,17 @@ from typing import Any
 
 from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.explain import UnencodableError, unencodable
-from migrator.wire.generate import CANNOT_WRITE, SomeMessage, decoder_for, encoder_for, streaming_decoder_for
-from migrator.wire.schema import Message
+from migrator.wire.generate import (
+    CANNOT_WRITE,
+    SomeMessage,
+    decoder_for,
+    encoder_for,
+    part_encoder_for,
+    streaming_decoder_for,
+)
+from migrator.wire.schema import Message, Part
 
-__all__ = ["UnencodableError", "decode", "decode_each", "decode_from", "encode", "encode_into"]
+__all__ = ["UnencodableError", "decode", "decode_each", "decode_from", "encode", "encode_into", "encode_part"]
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -42,6 +49,16 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
         raise
 
 
+def encode_part(part: Part, message: type[Message], version: int) -> bytes:
+    """One element of an array, as it stands in messages of this class: what `Encoded` is made of."""
+    out = bytearray()
+    try:
+        part_encoder_for(type(part), message, version)(part, out)
+    except CANNOT_WRITE as error:
+        raise unencodable(part, version, error) from error
+    return bytes(out)
+
+
 def decode(message: type[SomeMessage], version: int, data: bytes | bytearray | memoryview) -> SomeMessage:
     """Read a message that takes up all of `data`."""
     value, position = decode_from(message, version, data, 0)
@@ -49,12 +66,21 @@ def decode(message: type[SomeMessage], version: int, data: bytes | bytearray | m
     return value
 
 
-def decode_each(message: type[Message], version: int, data: bytes, array: str, take: Callable[[Any], object]) -> None:
+def decode_each(
+    message: type[Message],
+    version: int,
+    data: bytes,
+    array: str,
+    take: Callable[[Any], object],
+    wanted: frozenset[str] = frozenset(),
+) -> None:
     """Read a message that takes up all of `data`, and hand the elements of one array on, one by one.
 
     A request of a million partitions is never whole in memory. `take` has had some when the bytes turn out wrong.
+    wanted: fields of the elements, by path from the message on ("topics.name"). All others are stepped over, by the
+        sizes that the bytes say, and have their defaults; that is all that is saved. Empty: every field.
     """
-    _, position = streaming_decoder_for(message, version, array)(data, 0, len(data), take)
+    _, position = streaming_decoder_for(message, version, array, wanted)(data, 0, len(data), take)
     _refuse_rest(message, version, len(data), position)
 
 

@@ -13,7 +13,8 @@ field that began before `end` and ended behind it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from migrator.wire.packing import ONE_BYTE_LENGTHS, ArrayUnpackers, next_tag, refuse, skip_tags
 from migrator.wire.primitives import decode_uvarint
@@ -32,17 +33,23 @@ from migrator.wire.schema import (
 )
 from migrator.wire.source import GeneratedSource
 
+NOT_WANTED: Final = ""
+"""In the place of a variable's name: a value that is stepped over, with the same look at its size."""
 
-def decoder_source(message: type[Message], version: int, handed_on: str = "") -> GeneratedSource:
+
+def decoder_source(
+    message: type[Message], version: int, handed_on: str = "", wanted: Collection[str] = ()
+) -> GeneratedSource:
     """The source of `decode(buffer, position, end)`; it raises what `generate` turns into Z2K-3001.
 
     handed_on: the array whose elements are given one by one to a fourth argument, `take`, and not kept.
+    wanted: fields of these elements, by path from the message on; others are stepped over. Empty: all of them.
     The function hands its position to `located` when it fails, together with the error, whose traceback tells
     the line and so the field.
     """
     declared = declaration_of(message)
     source = GeneratedSource(f"{declared.name} version {version}, decoder")
-    writer = _DecoderWriter(source, version, declared.is_flexible(version), handed_on)
+    writer = _DecoderWriter(source, version, declared.is_flexible(version), handed_on, wanted)
     with source.block(f"def decode(buffer, position, end{', take' if handed_on else ''}):"):
         with source.block("try:"):
             writer.part(message, "message", "")
@@ -54,20 +61,27 @@ def decoder_source(message: type[Message], version: int, handed_on: str = "") ->
 
 
 class _DecoderWriter:
-    def __init__(self, source: GeneratedSource, version: int, flexible: bool, handed_on: str) -> None:
+    def __init__(
+        self, source: GeneratedSource, version: int, flexible: bool, handed_on: str, wanted: Collection[str]
+    ) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
         self._handed_on = handed_on
+        self._wanted = wanted
         source.namespace.update(decode_uvarint=decode_uvarint, refuse=refuse, skip_tags=skip_tags, next_tag=next_tag)
 
     def part(self, part: type[Part], target: str, path: str) -> None:
         """Lines that read one part into the variable `target`."""
         ordered, tagged = present_in(self._version, part)
-        values = {slot.name: self._source.fresh(slot.name) for slot in (*ordered, *tagged)}
+        values = {
+            slot.name: self._source.fresh(slot.name)
+            for slot in (*ordered, *tagged)
+            if self._is_wanted(f"{path}{slot.name}")
+        }
         run: list[tuple[str, Fixed]] = []
         for slot in ordered:
-            value = values[slot.name]
+            value = values.get(slot.name, NOT_WANTED)
             if isinstance(slot.field.type, Fixed):
                 run.append((value, slot.field.type))
                 continue
@@ -78,7 +92,14 @@ class _DecoderWriter:
             self._tagged_section(tagged, values, run, path)
         else:
             self._run(run, path)
-        self._source.line(f"{target} = {self._construction(part, values)}")
+        if target != NOT_WANTED:
+            self._source.line(f"{target} = {self._construction(part, values)}")
+
+    def _is_wanted(self, path: str) -> bool:
+        """Whether this field is kept: it is asked for, or one inside of it, or the one that it is inside of."""
+        if not self._wanted or not path.startswith(f"{self._handed_on}."):
+            return True
+        return any(f"{each}.".startswith(f"{path}.") or path.startswith(f"{each}.") for each in self._wanted)
 
     def _construction(self, part: type[Part], values: dict[str, str]) -> str:
         """The call that makes the part. By position, since that is fastest; absent fields at the end are left out."""
@@ -92,14 +113,16 @@ class _DecoderWriter:
 
     def _run(self, run: Sequence[tuple[str, Fixed]], path: str, *, extra: tuple[str, str] | None = None) -> None:
         """Read adjacent fixed fields in one call; extra: one more (variable, struct code), such as a length."""
-        names = [name for name, _type in run]
-        codes = ">" + "".join(fixed.code for _name, fixed in run)
+        names = [name for name, _type in run if name != NOT_WANTED]
+        codes = ">" + "".join(f"{fixed.size}x" if name == NOT_WANTED else fixed.code for name, fixed in run)
         if extra is not None:
             names.append(extra[0])
             codes += extra[1]
-        if not names:
-            return
         unpacker = struct.Struct(codes)
+        if not names:
+            if unpacker.size:
+                self._source.line(f"position += {unpacker.size}")
+            return
         unpack = self._source.bind("UNPACK", unpacker.unpack_from)
         self._source.line(f"{', '.join(names)}, = {unpack}(buffer, position)", path.rstrip("."))
         self._source.line(f"position += {unpacker.size}")
@@ -133,7 +156,8 @@ class _DecoderWriter:
         with self._source.block(f"if {length} < 0:"):
             if slot.field.may_be_null_in(self._version):
                 self._source.line(f"if {length} < -1: refuse('the length is below -1')", path)
-                self._source.line(f"{target} = None")
+                if target != NOT_WANTED:
+                    self._source.line(f"{target} = None")
             else:
                 self._source.line("refuse('null is not allowed here')", path)
         with self._source.block("else:"):
@@ -164,7 +188,8 @@ class _DecoderWriter:
             f"if {after} > end: refuse('it should have ' + str({length}) + ' bytes, but the bytes end before that')",
             path,
         )
-        line(f"{target} = buffer[position:{after}]{'.decode()' if wire_type.name == 'string' else ''}", path)
+        if target != NOT_WANTED:
+            line(f"{target} = buffer[position:{after}]{'.decode()' if wire_type.name == 'string' else ''}", path)
         line(f"position = {after}")
 
     def _refuse_count(self, array: ARRAY, path: str, length: str) -> None:
@@ -178,8 +203,9 @@ class _DecoderWriter:
     def _fixed_array(self, array: ARRAY, target: str, path: str, length: str) -> None:
         self._refuse_count(array, path, length)
         assert isinstance(array.element, Fixed)
-        unpackers = self._source.bind("UNPACK_ARRAY", ArrayUnpackers(array))
-        self._source.line(f"{target} = {unpackers}[{length}](buffer, position)", path)
+        if target != NOT_WANTED:
+            unpackers = self._source.bind("UNPACK_ARRAY", ArrayUnpackers(array))
+            self._source.line(f"{target} = {unpackers}[{length}](buffer, position)", path)
         self._source.line(f"position += {length} * {array.element.size}")
 
     def _array(self, array: ARRAY, target: str, path: str, length: str) -> None:
@@ -190,6 +216,10 @@ class _DecoderWriter:
                 self._element(array.element, element, path)
                 self._source.line(f"take({element})")
             self._source.line(f"{target} = ()")
+            return
+        if target == NOT_WANTED:
+            with self._source.block(f"for _ in range({length}):"):
+                self._element(array.element, NOT_WANTED, path)
             return
         self._source.line(f"{elements} = []")
         self._source.line(f"{add} = {elements}.append")
@@ -211,7 +241,8 @@ class _DecoderWriter:
     ) -> None:
         """Read what is left of `run`, then the tags: known ones into their fields, others stepped over by size."""
         for slot in tagged:
-            self._source.line(f"{values[slot.name]} = {self._source.literal(slot.default)}")
+            if slot.name in values:
+                self._source.line(f"{values[slot.name]} = {self._source.literal(slot.default)}")
         count = self._source.fresh("tags")
         self._run(run, path, extra=(count, "B"))
         field = f"{path}tagged fields"
@@ -232,6 +263,7 @@ class _DecoderWriter:
             for index, slot in enumerate(tagged):
                 with block(f"{'el' if index else ''}if {tag} == {slot.field.tag}:"):
                     name = f"{path}{slot.name}"
-                    self._value(slot, values[slot.name], name, self._length_after([], slot.field.type, name))
+                    value = values.get(slot.name, NOT_WANTED)
+                    self._value(slot, value, name, self._length_after([], slot.field.type, name))
                     line(f"if position != {after}: refuse('its size does not fit its value')", name)
             line("else: position = " + after)

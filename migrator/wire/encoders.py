@@ -28,6 +28,7 @@ from migrator.wire.primitives import encode_uvarint
 from migrator.wire.schema import (
     ARRAY,
     UUID,
+    Encoded,
     Fixed,
     Message,
     Part,
@@ -41,12 +42,16 @@ from migrator.wire.schema import (
 from migrator.wire.source import GeneratedSource
 
 
-def encoder_source(message: type[Message], version: int) -> GeneratedSource:
-    """The source of `encode(message, out)`. Raises Z2K-3002 and whatever `explain` makes readable."""
+def encoder_source(message: type[Message], version: int, part: type[Part] | None = None) -> GeneratedSource:
+    """The source of `encode(message, out)`. Raises Z2K-3002 and whatever `explain` makes readable.
+
+    part: what is encoded, if it is not the message but a part of it.
+    """
     declared = declaration_of(message)
     source = GeneratedSource(f"{declared.name} version {version}, encoder")
+    writer = _EncoderWriter(source, declared.name, version, declared.is_flexible(version))
     with source.block("def encode(message, out):"):
-        _EncoderWriter(source, declared.name, version, declared.is_flexible(version)).part(message, "message", "")
+        writer.part(message if part is None else part, "message", "")
     return source
 
 
@@ -57,6 +62,7 @@ class _EncoderWriter:
         self._flexible = flexible
         source.namespace.update(
             SHORT=SHORT,
+            Encoded=Encoded,
             encode_uvarint=encode_uvarint,
             wide_length=wide_length,
             legacy_length=legacy_length,
@@ -206,6 +212,15 @@ class _EncoderWriter:
         else:
             self._source.line(f"{out} += {count}.to_bytes(4, 'big')")
         element = self._source.fresh("element")
+        if not isinstance(array.element, type):
+            self._elements(array, element, value, path, out)
+            return
+        with self._source.block(f"if type({value}) is Encoded:"):
+            self._source.line(f"{out} += {value}.data")
+        with self._source.block("else:"):
+            self._elements(array, element, value, path, out)
+
+    def _elements(self, array: ARRAY, element: str, value: str, path: str, out: str) -> None:
         with self._source.block(f"for {element} in {value}:"):
             self._present(array.element, element, path, out)
 

@@ -11,16 +11,28 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from migrator.wire.schema import ARRAY, UUID, Field, Fixed, Message, Part, Sized, WireType, declaration_of, slots_of
+from migrator.wire.schema import (
+    ARRAY,
+    UUID,
+    Encoded,
+    Field,
+    Fixed,
+    Message,
+    Part,
+    Sized,
+    WireType,
+    declaration_of,
+    slots_of,
+)
 
 
 class UnencodableError(ValueError):
     """A value that its field cannot hold: a fault of the program that made the message, so not a finding."""
 
 
-def unencodable(message: Message, version: int, error: Exception) -> UnencodableError:
+def unencodable(message: Part, version: int, error: Exception) -> UnencodableError:
     name = f"{type(message).__name__} version {version}"
-    if not declaration_of(message).has(version):
+    if isinstance(message, Message) and not declaration_of(message).has(version):
         return UnencodableError(f"{name} does not exist")
     problem = next(_problems_in_part(message, version, ""), f"cannot be written: {error}")
     return UnencodableError(f"{name}: {problem}")
@@ -45,6 +57,8 @@ def _problems(wire_type: WireType, value: Any, version: int, path: str) -> Itera
             yield from _problems_of_fixed(wire_type, value, path)
         case Sized():
             yield from _problems_of_sized(wire_type, value, path)
+        case ARRAY() if type(value) is Encoded:
+            return
         case ARRAY():
             if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__iter__"):
                 yield f"{path} = {value!r} is no list"

@@ -17,12 +17,12 @@ from migrator.findings.finding import FindingError
 from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.decoders import decoder_source
 from migrator.wire.encoders import encoder_source
-from migrator.wire.schema import Message, declaration_of
+from migrator.wire.schema import Message, Part, declaration_of
 from migrator.wire.source import GeneratedSource
 
 SomeMessage = TypeVar("SomeMessage", bound=Message)
 
-Encoder = Callable[[Message, bytearray], None]
+Encoder = Callable[[Any, bytearray], None]
 Decoder = Callable[[bytes, int, int], tuple[SomeMessage, int]]
 
 # What generated encoders run into when a value has the wrong type or size.
@@ -40,6 +40,12 @@ def encoder_for(message: type[Message], version: int) -> Encoder:
 
 
 @cache
+def part_encoder_for(part: type[Part], message: type[Message], version: int) -> Encoder:
+    """The same for a part, as it stands in messages of this class and version."""
+    return encoder_source(message, version, part).compiled("encode")
+
+
+@cache
 def decoder_for(message: type[SomeMessage], version: int) -> Decoder[SomeMessage]:
     """The function that reads a message of this class from buffer[position:end]."""
     if not declaration_of(message).has(version):
@@ -48,13 +54,17 @@ def decoder_for(message: type[SomeMessage], version: int) -> Decoder[SomeMessage
 
 
 @cache
-def streaming_decoder_for(message: type[SomeMessage], version: int, array: str) -> Callable[..., Any]:
+def streaming_decoder_for(
+    message: type[SomeMessage], version: int, array: str, wanted: frozenset[str]
+) -> Callable[..., Any]:
     """Like `decoder_for`; the elements of one array go one by one to the fourth argument and are not kept."""
-    return _compiled(message, version, array)
+    return _compiled(message, version, array, wanted)
 
 
-def _compiled(message: type[Message], version: int, handed_on: str) -> Callable[..., Any]:
-    source = decoder_source(message, version, handed_on)
+def _compiled(
+    message: type[Message], version: int, handed_on: str, wanted: frozenset[str] = frozenset()
+) -> Callable[..., Any]:
+    source = decoder_source(message, version, handed_on, wanted)
     source.namespace["FAILURES"] = CANNOT_READ
     source.namespace["located"] = _locator(f"{message.__name__} version {version}", source)
     return source.compiled("decode")

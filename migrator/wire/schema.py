@@ -23,6 +23,7 @@ you compare; encoding takes any sequence. Ids (UUID) are 16 raw bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import (
@@ -158,6 +159,24 @@ class Message(Part):
     """Something that is sent or stored by itself: a request, a response, a record."""
 
     __wire__: ClassVar[Declaration]
+
+
+class Encoded(Sequence[Any]):
+    """Elements of an array of parts as their bytes, for those that stand in several messages: encoded once.
+
+    parts: one by one, as `codec.encode_part` wrote them for the very message and version that they are put into.
+    Nobody looks at them again when they are written; who is told what they say decodes the message.
+    """
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self._count = len(parts)
+        self.data = b"".join(parts)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int | slice) -> Any:
+        raise TypeError("the elements are bytes already")
 
 
 def declaration_of(message: type[Message] | Message) -> Declaration:

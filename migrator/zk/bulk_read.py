@@ -37,7 +37,10 @@ class ReadRefusal(msgspec.Struct, frozen=True):
 
 
 _HEADER = struct.Struct(">iBi")
-_STAT = struct.Struct(">qqqqiiiqiiq")
+_BEGIN = struct.Struct(">iB4xi")
+"""A header and the number behind it: the length of the data, or why there is none."""
+_STAT = struct.Struct(">qq16xi4xiq16x")
+"""czxid, mzxid, version, aversion, ephemeralOwner; the rest of the 68 bytes is stepped over."""
 _INT = struct.Struct(">i")
 _GET_DATA, _GET_CHILDREN, _MULTI_READ, _ERROR = 4, 8, 22, -1
 _NO_NODE = -101
@@ -67,28 +70,24 @@ class BulkRead:
 class GetMany(BulkRead):
     operation = _GET_DATA
 
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
+    def deserialize(self, buffer: bytes, offset: int) -> list[Any]:
+        """An answer to each path, in their order; a server that stops early says so in a header that is done."""
         found: list[Any] = []
-        unpack_header, header_size = _HEADER.unpack_from, _HEADER.size
-        unpack_stat, stat_size = _STAT.unpack_from, _STAT.size
-        unpack_int = _INT.unpack_from
-        while True:
-            kind, done, _ = unpack_header(buffer, offset)
-            offset += header_size
+        unpack_begin, unpack_stat, take = _BEGIN.unpack_from, _STAT.unpack_from, found.append
+        begin_size, stat_size = _BEGIN.size, _STAT.size
+        for _ in self._paths:
+            kind, done, number = unpack_begin(buffer, offset)
             if done:
-                return found
+                break
+            offset += begin_size
             if kind == _ERROR:
-                found.append(_missing_or_refused(unpack_int(buffer, offset)[0]))
-                offset += 4
+                take(_missing_or_refused(number))
                 continue
-            (length,) = unpack_int(buffer, offset)
-            offset += 4
-            data = None if length < 0 else bytes(buffer[offset : offset + length])
-            offset += max(length, 0)
-            stat = unpack_stat(buffer, offset)
-            offset += stat_size
-            found.append(Znode(data, stat[4], stat[1], stat[0], stat[7], stat[6]))
+            end = offset + max(number, 0)
+            czxid, mzxid, version, acl_changes, owner = unpack_stat(buffer, end)
+            take(Znode(None if number < 0 else buffer[offset:end], version, mzxid, czxid, owner, acl_changes))
+            offset = end + stat_size
+        return found
 
 
 class ChildrenMany(BulkRead):

@@ -85,7 +85,7 @@ def finish(store: Store, audit_id: int, report: dict[str, Any], *, at: float) ->
         run = session.get_one(AuditRun, audit_id)
         run.state, run.finished_at, run.same = "done", at, report["same"]
         run.families, run.seconds = report["families"], report["seconds"]
-        run.position = {"zk": report["zk"], "kraft": report["kraft"]}
+        run.position = {"zk": report["zk"], "kraft": report["kraft"], "left_off": report.get("left_off", {})}
         unread = (each for each in report["differences"] if each["kind"] == DifferenceKind.NOT_READ)
         run.problem = next((f"{each['key']} ({each['rule']})" for each in unread), "")
         for number, found in enumerate([*report["differences"], *report.get("expected", [])]):
@@ -122,6 +122,11 @@ def result_of(run: AuditRun) -> str:
 def count(run: AuditRun, key: str) -> int:
     """Over all families. key: compared, different or not_read."""
     return sum(each[key] for each in run.families)
+
+
+def left_off_of(run: AuditRun) -> dict[str, int]:
+    """How many differences, and expected ones, its report did not carry. Empty of a row of an earlier release."""
+    return dict(run.position.get("left_off", {}))
 
 
 def unfinished(store: Store, migration_id: int) -> bool:

@@ -88,6 +88,7 @@ class LogBroker(msgspec.Struct, frozen=True):
     """A registration. incarnation: another one after each start. unassigned_dirs: replicas here without directory.
 
     levels: lowest and highest metadata.version of its software, as this start registered them.
+    at_stake: partitions that lack replicas, and that its stop would take offline or below their minimum ISR.
     """
 
     id: int
@@ -101,6 +102,7 @@ class LogBroker(msgspec.Struct, frozen=True):
     unassigned_dirs: int = 0
     offline_dirs: int = 0
     levels: tuple[int, int] | None = None
+    at_stake: int = 0
 
     @property
     def ready(self) -> bool:
@@ -574,6 +576,7 @@ def _broker(broker: Broker, figures: PartitionFigures) -> LogBroker:
         unassigned_dirs=0 if mine is None else mine.unassigned_dirs,
         offline_dirs=0 if mine is None else len(mine.offline_dirs),
         levels=levels_of(broker.features),
+        at_stake=0 if mine is None else mine.at_stake,
     )
 
 

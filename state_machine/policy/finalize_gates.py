@@ -13,7 +13,7 @@ from migrator.findings.road import FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.gates import Evidence, observed_at
-from state_machine.policy.road_conditions import FILES_FRESH_S, log_is_observed, road_of, state_is
+from state_machine.policy.road_conditions import log_is_observed, road_of, state_is
 from state_machine.policy.road_observations import FilesObserved, RoadEvidence, Roll
 from state_machine.policy.way_back_gates import every_voter_has_the_flag
 
@@ -43,7 +43,7 @@ def never_started_without_the_flag(road: RoadEvidence) -> Condition:
 def every_file_has_the_flag(road: RoadEvidence) -> Condition:
     """On its host, read lately. Of a controller that is stopped, the file may be the next one already."""
     name, files = "every controller's file has the migration flag", road.files
-    if files is None or files.age_s >= FILES_FRESH_S:
+    if files is None or files.age_s >= files.limit_s:
         said = "the service has read no file yet" if files is None else f"they were read {files.age_s:.0f} s ago"
         return Condition(name, False, said, (FLAG_REMOVED_EARLY.code,))
     wrong = [

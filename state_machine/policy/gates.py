@@ -8,7 +8,7 @@ checks (driver.gate, asked by the controllers and handed through here line by li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -70,13 +70,17 @@ class BrokerObservation:
     @property
     def why_unfit(self) -> str:
         """Empty when it is ready for a takeover."""
+        return self.why_not_ready(frozenset({"ZooKeeper"}))
+
+    def why_not_ready(self, modes: frozenset[str]) -> str:
+        """Empty when it is ready, in one of these modes."""
         if self.registered is None:
             return "unknown: no controller answers"
         if not self.registered:
             return "not registered"
         if self.fenced:
             return "fenced"
-        if self.mode != "ZooKeeper":
+        if self.mode not in modes:
             return f"in {self.mode} mode"
         if self.heartbeat_age_ms is None or self.heartbeat_age_ms >= HEARTBEAT_FRESH_MS:
             return f"last heartbeat {self.heartbeat_age_ms} ms ago"
@@ -176,11 +180,13 @@ def cluster_is_free(evidence: Evidence) -> Condition:
     return Condition("no other migration belongs to this cluster", evidence.rival is None, shown, (CLUSTER_TAKEN.code,))
 
 
-def controllers_answer(evidence: Evidence) -> Condition:
-    silent = "; ".join(f"{node}: {why}" for node, why in sorted(evidence.silent.items()))
+def controllers_answer(evidence: Evidence, without: Container[int] = ()) -> Condition:
+    """without: controllers that a way back leaves out by name."""
+    missing = {node: why for node, why in evidence.silent.items() if node not in without}
+    silent = "; ".join(f"{node}: {why}" for node, why in sorted(missing.items()))
     answering = len(evidence.controllers) - len(evidence.silent)
     seen_text = silent or f"{answering} of {len(evidence.controllers)} controllers answer"
-    return Condition("every controller answers", not evidence.silent, seen_text, (CONTROLLER_SILENT.code,))
+    return Condition("every controller answers", not missing, seen_text, (CONTROLLER_SILENT.code,))
 
 
 def brokers_are_fit(evidence: Evidence) -> Condition:

@@ -46,6 +46,8 @@ from state_machine.policy.way_back_gates import (
     cluster_has_returned,
     cluster_may_return,
     controllers_may_return,
+    rollback_may_be_cancelled,
+    stock_is_in_place,
 )
 
 
@@ -142,6 +144,7 @@ class Trigger(StrEnum):
     ROLLED_BACK = "ROLLED_BACK"
 
     CONTROLLERS_REPLACED = "CONTROLLERS_REPLACED"
+    STOCK_IN_PLACE = "STOCK_IN_PLACE"
     FINALIZED = "FINALIZED"
 
 
@@ -232,6 +235,9 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.AUDIT, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.ROLLING_BROKERS, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.DUAL_WRITE, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
+    # a rollback that the service leads is cancelled while the claim stands: the road goes on from there by itself
+    (Phase.ROLLING_BACK, Trigger.ADVANCE): Edge(Phase.ROLLING_BROKERS, gate=rollback_may_be_cancelled),
+    (Phase.ROLLING_BROKERS, Trigger.STOCK_IN_PLACE): Edge(Phase.REPLACING_CONTROLLERS, gate=stock_is_in_place),
     (Phase.ROLLING_BACK, Trigger.ROLLBACK_REFUSED): Edge(Phase.DUAL_WRITE, gate=always),
     (Phase.ROLLING_BACK, Trigger.ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=always),
     # ZooKeeper has the controller again although none of our drivers said so: rolled back without controllers
@@ -269,6 +275,20 @@ def look_up(phase: Phase, trigger: Trigger, to: Phase | None = None) -> Edge:
     if to is not None and to not in leads_to(edge):
         raise NOT_POSSIBLE_HERE.error(operation=f"{operation} to {to}", phase=phase, possible=here)
     return edge
+
+
+def by_name(phase: Phase, trigger: Trigger, to: Phase | None) -> None:
+    """An `advance` that does not go on where one left off has to name its phase. Raises Z2K-4003."""
+    if phase is Phase.ROLLING_BACK and trigger is Trigger.ADVANCE and to is None:
+        possible_here = f"advance --to {Phase.ROLLING_BROKERS}, which cancels the rollback"
+        raise NOT_POSSIBLE_HERE.error(operation="advance", phase=phase, possible=possible_here)
+
+
+def require_named(phase: Phase, edge: Edge, to: Phase | None) -> None:
+    """What cannot be undone is asked for by its name. Raises Z2K-4003."""
+    if to is None and edge.to is Phase.FINALIZING:
+        word = "advance without the name of a phase that cannot be undone"
+        raise NOT_POSSIBLE_HERE.error(operation=word, phase=phase, possible=f"advance --to {edge.to}")
 
 
 def leads_to(edge: Edge) -> tuple[Phase, ...]:

@@ -6,10 +6,11 @@ Elsewhere: gates forward (road_gates.py) and back (way_back_gates.py), what is l
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Final
 
-from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER
+from migrator.findings.fleet import GUARD_NOT_PROVEN, HOSTS_TOO_SLOW, KAFKA_WITHOUT_ZOOKEEPER
 from migrator.findings.preflight import APPLIED_UNKNOWN, BROKER_SETTING_FORBIDS
 from migrator.findings.road import (
     BACKUP_FAILED,
@@ -31,8 +32,6 @@ from state_machine.policy.road_observations import UNNAMED, RoadEvidence, Roll, 
 
 APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
-FILES_FRESH_S: Final = 120.0
-RESTARTS_FRESH_S: Final = 120.0
 CHANGES_SHOWN: Final = 5
 """In one line of a gate; the findings have them all."""
 LAG_MAX: Final = 0
@@ -42,6 +41,7 @@ CANARY_FRESH_S: Final = 30.0
 LACKING_WORTH_NAMING_S: Final = 60.0
 """A restarted broker is back in the ISRs of a small cluster in seconds; the flaw of docs/undo.md never passes."""
 LEVELS_FRESH_S: Final = 60.0
+_TOO_OLD: Final = (HOSTS_TOO_SLOW.code,)
 _CANARY: Final = (CANARY_OVER_BUDGET.code,)
 LATER_JAR: Final = KAFKA_WITHOUT_ZOOKEEPER.code
 PROVEN: Final = frozenset({"proven", "proven, but its Kafka is not seen"})
@@ -75,7 +75,7 @@ def log_is_observed(road: RoadEvidence) -> Condition:
 
 
 def fleet_is_operable(road: RoadEvidence) -> Condition:
-    said = road.fleet_problem or "the inventory names every broker and controller"
+    said = road.fleet_problem or "every node of the inventory has an actuator"
     return Condition("brokers and controllers can be operated", not road.fleet_problem, said, (NO_FLEET.code,))
 
 
@@ -167,7 +167,7 @@ def _leads(road: RoadEvidence) -> str:
     return f"controller {road.leader} leads, and every voter has its log"
 
 
-def _has_just_caught_up(voter: VoterObserved) -> bool:
+def has_just_caught_up(voter: VoterObserved) -> bool:
     return voter.caught_up_ms_ago is not None and voter.caught_up_ms_ago <= CAUGHT_UP_MS
 
 
@@ -180,7 +180,7 @@ def voters_follow(road: RoadEvidence) -> Condition:
     behind = [
         f"voter {each.id} {'has never fetched' if each.lag is None else f'is {each.lag} records behind'}"
         for each in road.voters
-        if each.lag != 0 and not _has_just_caught_up(each)
+        if each.lag != 0 and not has_just_caught_up(each)
     ]
     known = not road.log_problem and road.leader is not None and bool(road.voters)
     said = "; ".join(behind) if behind else _leads(road)
@@ -218,16 +218,21 @@ def files_are_as_rendered(road: RoadEvidence) -> Condition:
         return Condition("every file is as rendered", False, "the service has read no file yet", (FILE_DRIFTED.code,))
     unread, waived = not_read(road)
     wrong = [*files.drifted, *(f"the file of {each} could not be read" for each in unread)]
-    fresh = files.age_s < FILES_FRESH_S
+    fresh = files.age_s < files.limit_s
+    wrong += [] if fresh else [_too_old(f"the file of {files.oldest or 'a node'}", files.age_s, files.limit_s)]
     said = "; ".join(wrong) if wrong else f"every file was as rendered {files.age_s:.0f} s ago"
-    codes = (FILE_DRIFTED.code, *((FILES_NOT_READ.code,) if unread else ()))
+    codes = (FILE_DRIFTED.code, *((FILES_NOT_READ.code,) if unread else ()), *(() if fresh else _TOO_OLD))
     return Condition("every file is as rendered", fresh and not wrong, "; ".join((said, *waived)), codes)
+
+
+def _too_old(what: str, age_s: float, limit_s: float) -> str:
+    return f"{what} was last read {age_s:.0f} s ago, and an answer counts for {limit_s:.0f} s"
 
 
 def nothing_waits_for_restart(road: RoadEvidence) -> Condition:
     """Before a broker is restarted. What is not known is no yes: some of it makes records unreadable for good."""
     name, seen = "no change waits for a restart of a broker", road.restarts
-    if seen is None or seen.problem or seen.age_s >= RESTARTS_FRESH_S:
+    if seen is None or seen.problem or seen.age_s >= seen.limit_s:
         said = "the service has not compared them yet" if seen is None else seen.problem
         said = said or f"the last comparison is {seen.age_s if seen else 0:.0f} s old"
         return or_waived(road, Condition(name, False, f"not known: {said}", (APPLIED_UNKNOWN.code,)))
@@ -258,21 +263,26 @@ def not_read(road: RoadEvidence) -> tuple[list[str], list[str]]:
     return left, waived
 
 
-def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
+def guards_are_proven(road: RoadEvidence, without: Container[int] = ()) -> tuple[Condition, ...]:
     """One condition per host: a stock controller that starts without the flag could end the migration.
 
+    without: controllers that a way back leaves out by name.
     No waiver lifts that jars of a Kafka without ZooKeeper would be started.
     """
-    fresh = road.files is not None and road.files.age_s < FILES_FRESH_S
-    if not road.guards or not fresh:
-        said = "the service read no host in the last 2 minutes"
+    if road.files is None or not road.guards:
+        said = "the service has read the guard of no host yet"
         return (Condition("the guard of every controller is proven", False, said, (GUARD_NOT_PROVEN.code,)),)
     found = []
     for each in road.guards:
+        if each.node in without:
+            continue
         later = LATER_JAR in each.reason
         code = LATER_JAR if later else GUARD_NOT_PROVEN.code
         name = f"the guard of controller {each.node} is proven"
-        condition = Condition(name, each.state in PROVEN, f"{each.state}: {each.reason}", (code,))
+        fresh = each.age_s < road.files.limit_s
+        said = f"{each.state}: {each.reason}" if fresh else _too_old("it", each.age_s, road.files.limit_s)
+        codes = (code, *(() if fresh else _TOO_OLD))
+        condition = Condition(name, fresh and each.state in PROVEN, said, codes)
         found.append(condition if later else or_waived(road, condition, each.node))
     return tuple(found)
 

@@ -22,6 +22,7 @@ from migrator.model.levels import level_name
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import schedule_checks
+from state_machine.policy.fleet_names import brokers_are_those_of_the_cluster, controllers_have_one_file
 from state_machine.policy.gates import (
     Evidence,
     cluster_is_free,
@@ -77,6 +78,7 @@ def may_join_brokers(evidence: Evidence) -> Verdict:
             observed_at(evidence),
             controllers_answer(evidence),
             fleet_is_operable(road),
+            brokers_are_those_of_the_cluster(evidence),
             Condition(
                 "the driver waits for brokers", evidence.driver_state == State.WAIT_BROKERS, driver_text(evidence)
             ),
@@ -100,6 +102,7 @@ def may_roll_brokers(evidence: Evidence) -> Verdict:
             *schedule_checks(evidence.audits),
             Condition("the driver is in dual-write", evidence.driver_state == State.DUAL_WRITE, driver_text(evidence)),
             fleet_is_operable(road),
+            brokers_are_those_of_the_cluster(evidence),
             log_is_observed(road),
             every_broker_is_ready(road),
             *replicas_are_whole(road),
@@ -123,6 +126,7 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
             *schedule_checks(evidence.audits),
             log_is_observed(road),
             fleet_is_operable(road),
+            brokers_are_those_of_the_cluster(evidence),
             _roll_is_complete(road, Roll.KRAFT, "every broker was restarted into KRaft mode"),
             every_registration_is_kraft(road),
             directories_are_assigned(road),
@@ -145,6 +149,7 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
                 tuple(sorted({code for code, _ in road.replacing or ()})),
             ),
             files_are_as_rendered(road),
+            *controllers_have_one_file(road),
             *guards_are_proven(road),
             backup_is_taken(road),
         )

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from migrator.findings.road import NODE_HOLDS_WAY_BACK
+from state_machine.policy.freshness import FLOOR_S
+
 
 class Roll(StrEnum):
     """The rolling restarts of a migration, by what they do.
@@ -32,6 +35,8 @@ class Roll(StrEnum):
     ORIGINAL = "original"
 
 
+LEFT_OUT: Final = NODE_HOLDS_WAY_BACK.code
+"""What a waiver accepts that leaves a node out of the way back."""
 UNNAMED: Final = "operator"
 """Who requests something when a request names nobody: no person, where two persons are needed."""
 BROKERS: Final = "broker"
@@ -42,12 +47,13 @@ SHORTEST_RESTART_S: Final = {BROKERS: 12.0, CONTROLLERS: 6.0}
 
 @dataclass(frozen=True, slots=True)
 class RollObserved:
-    """Nodes of one roll by how far they are."""
+    """Nodes of one roll by how far they are. away: stopped and not whole, failed ones among them."""
 
     nodes: tuple[int, ...] = ()
     whole: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
     under_way: tuple[int, ...] = ()
+    away: tuple[int, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -84,7 +90,9 @@ class FilesObserved:
     """The last look at the files of all nodes. with_flag: controllers whose file has the migration flag.
 
     with_zookeeper: nodes, in words, whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
-    that the takeover gate would refuse, in words.
+    that the takeover gate would refuse, in words. age_s: of the oldest answer, which is that of `oldest`.
+    limit_s: age from which an answer counts no more.
+    that the takeover gate would refuse, in words. differing: controllers whose two files differ, in words.
     """
 
     age_s: float
@@ -94,6 +102,9 @@ class FilesObserved:
     without_flag: tuple[int, ...] = ()
     with_zookeeper: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    oldest: str = ""
+    limit_s: float = FLOOR_S
+    differing: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +123,17 @@ class RestartsObserved:
     age_s: float
     problem: str = ""
     changes: tuple[RestartChange, ...] = ()
+    limit_s: float = FLOOR_S
 
 
 @dataclass(frozen=True, slots=True)
 class GuardObserved:
-    """state: proven, not proven, or not read; reason: in words."""
+    """state: proven, not proven, or not read; reason: in words. age_s: of the answer of its host."""
 
     node: int
     state: str
     reason: str
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +201,7 @@ class WayBack:
     seconds:  about how long one restart of a broker took on the way here; None before the first one.
     controller_seconds: the same of a controller. settle_s: as the service is configured; it is part of each restart.
     equal:    whether the last audit since every controller is ours again passed; None: there is none. said: its result.
+    unknown:  in words, nodes of which nothing can be read now: they go last. left_out: in words, who is, by name.
     epoch_gap: while stock leads, how far the KRaft epoch is ahead of `/controller_epoch` at most (F-40); None: ours
               leads, whose states have no higher epoch, or it is not known.
     """
@@ -206,6 +220,8 @@ class WayBack:
     equal: bool | None = None
     said: str = ""
     epoch_gap: int | None = None
+    unknown: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def total_s(self) -> float | None:
@@ -298,6 +314,7 @@ class RoadEvidence:
     restarts:      what brokers' next restarts would change; None: it was not looked at yet.
     stopped_for_it: controllers that were stopped for the finalize and do not run again. started_without: those that may
                    have been started without the flag, by the journal.
+    named:         brokers that the inventory file names; None: it was not read yet.
     """
 
     fleet_problem: str
@@ -345,9 +362,15 @@ class RoadEvidence:
     started_without: tuple[int, ...] = ()
     settled_rests_on: str = ""
     gone_rests_on: str = ""
+    named: tuple[int, ...] | None = None
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        """Nodes that a way back leaves out by name."""
+        return frozenset(each.node for each in self.waivers if each.what == LEFT_OUT and each.node is not None)
 
     def waiver(self, what: str, node: int | None = None) -> WaiverObserved | None:
         """One for the cluster holds for each node."""

@@ -50,6 +50,14 @@ _DUAL_WRITE: Final = Undo(
     "under 1 s",
 )
 _UNDER_WAY: Final = Undo("", "the rollback or abort is running", "none", "nothing", "under 1 s")
+_CANCEL: Final = Undo(
+    "zk2kraft advance --to ROLLING_BROKERS",
+    "the rollback is running. Until the driver begins its own, it can be cancelled: brokers that are in ZooKeeper "
+    "mode again restart into KRaft mode, and stock controllers that are still in place stay",
+    "those that went back",
+    "nothing",
+    "0 s",
+)
 _NOTHING: Final = Undo("", "there is nothing to undo", "none", "nothing", "0 s")
 
 _ROLLING_BROKERS: Final = Undo(
@@ -112,6 +120,8 @@ def undo_of(
     if back is not None and phase is Phase.DUAL_WRITE:
         lost = "; ".join(back.lost) or "nothing that ZooKeeper lacks"
         return replace(UNDO[phase], lost=f"{lost}; {_RETIRED}")
+    if back is not None and phase is Phase.ROLLING_BACK:
+        return _CANCEL
     if back is None or phase not in LED_BACK_FROM:
         return UNDO[phase]
     first, again = list(back.restarts), list(back.again)

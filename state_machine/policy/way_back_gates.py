@@ -15,9 +15,11 @@ from migrator.findings.road import (
     FILE_OF_BEFORE_LOST,
     FINALIZE_INTENT_STANDS,
     LOSS_NOT_ACCEPTED,
+    NODE_HOLDS_WAY_BACK,
 )
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
+from state_machine.policy.fleet_names import controllers_have_one_file
 from state_machine.policy.gates import (
     Evidence,
     Holder,
@@ -39,7 +41,7 @@ from state_machine.policy.road_conditions import (
     state_is,
     zookeeper_follows,
 )
-from state_machine.policy.road_observations import RoadEvidence, WayBack
+from state_machine.policy.road_observations import RoadEvidence, Roll, WayBack
 
 UNLED_S: Final = 60.0
 """Hosts that are switched off refuse no connection. A look that fails may be a slow network; many looks are not."""
@@ -72,9 +74,18 @@ def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
     )
 
 
-def zookeeper_mode_is_possible(road: RoadEvidence) -> tuple[Condition, ...]:
-    """Of every broker: what a broker with the migration flag cannot live with."""
-    features, offline = ", ".join(road.features), list(road.offline)
+def zookeeper_mode_is_possible(road: RoadEvidence, *, every: bool = True) -> tuple[Condition, ...]:
+    """What a broker with the migration flag cannot live with. every: also of directories, which are each broker's own
+    affair once the rollback was begun (road/emergency/stops.py).
+    """
+    features, offline = ", ".join(road.features), [each for each in road.offline if each not in road.left_out]
+    online = Condition(
+        "every directory of every broker is online",
+        not offline,
+        f"brokers {offline} have one that is offline, and a broker with the flag halts then"
+        if offline
+        else "every directory is online",
+    )
     return (
         state_is(road, MigrationState.MIGRATION),
         Condition(
@@ -82,13 +93,7 @@ def zookeeper_mode_is_possible(road: RoadEvidence) -> tuple[Condition, ...]:
             not features,
             f"ZooKeeper mode does not have {features}" if features else "no other feature is",
         ),
-        Condition(
-            "every directory of every broker is online",
-            not offline,
-            f"brokers {offline} have one that is offline, and a broker with the flag halts then"
-            if offline
-            else "every directory is online",
-        ),
+        *((online,) if every else ()),
     )
 
 
@@ -101,21 +106,31 @@ def brokers_may_return(evidence: Evidence) -> Verdict:
     """ROLLING_BROKERS to ROLLING_BACK, led by the service: brokers into ZooKeeper mode, rollback, original files."""
     road = road_of(evidence)
     back = road.back or WayBack()
+    if zookeeper_is_controller(evidence).holds:
+        return _rest_may_return(evidence)
     return Verdict(
         (
             observed_at(evidence),
-            controllers_answer(evidence),
+            controllers_answer(evidence, road.left_out),
             no_later_kafka(evidence.later),
             Condition("the driver can roll back", evidence.can_roll_back, driver_text(evidence)),
             claim_is_ours(evidence),
             *((log_is_observed(road), fleet_is_operable(road)) if back.restarts else ()),
             *(zookeeper_mode_is_possible(road) if back.restarts else ()),
             files_are_kept(back),
+            *some_host_answers(back),
             no_order_waits(back),
             loss_is_accepted(back),
             Condition("restarts, for information", True, cost_of(back)),
         )
     )
+
+
+def _rest_may_return(evidence: Evidence) -> Verdict:
+    """The cluster went back without our controllers; brokers that the service stopped get their original file."""
+    road = road_of(evidence)
+    files = files_are_kept(road.back or WayBack())
+    return Verdict((*zookeeper_is_controller(evidence).conditions, fleet_is_operable(road), files))
 
 
 def controllers_may_return(evidence: Evidence) -> Verdict:
@@ -129,20 +144,49 @@ def controllers_may_return(evidence: Evidence) -> Verdict:
     return Verdict(
         (
             observed_at(evidence),
-            controllers_answer(evidence),
+            controllers_answer(evidence, road.left_out),
             finalize_is_not_begun(road),
             no_later_kafka(evidence.later),
             log_is_observed(road),
             *every_voter_has_the_flag(evidence),
             claim_is_ours(evidence),
             fleet_is_operable(road),
-            *(guards_are_proven(road) if back.controllers else ()),
+            *((*guards_are_proven(road, road.left_out), *controllers_have_one_file(road)) if back.controllers else ()),
             *zookeeper_mode_is_possible(road),
             files_are_kept(back),
+            *some_host_answers(back),
             loss_is_accepted(back),
             Condition("restarts, for information", True, cost_of(back)),
         )
     )
+
+
+def rollback_may_be_cancelled(evidence: Evidence) -> Verdict:
+    """ROLLING_BACK to ROLLING_BROKERS, from where the road goes forward: brokers that are back go over again, and stock
+    that is still in place is left there. Not once the driver rolls back, and not while a node is away.
+    """
+    road = road_of(evidence)
+    away = [each for roll in (Roll.OURS, Roll.BACK) for each in road.roll(roll).away if each not in road.left_out]
+    ended = evidence.driver_state in (State.ROLLING_BACK, State.ROLLING_BACK_EARLY, State.RETIRED)
+    led = evidence.road is not None
+    return Verdict(
+        (
+            observed_at(evidence),
+            Condition("the service leads this rollback", led, "it does" if led else "the driver carries it out alone"),
+            Condition("the driver has not begun its rollback", not ended, driver_text(evidence)),
+            claim_is_ours(evidence),
+            log_is_observed(road),
+            state_is(road, MigrationState.MIGRATION),
+            Condition("no node is away", not away, f"nodes {away} are stopped or not whole" if away else "none is"),
+        )
+    )
+
+
+def stock_is_in_place(evidence: Evidence) -> Verdict:
+    """After a rollback was cancelled in its first part: the phase of controllers of both kinds."""
+    stock = [each.id for each in road_of(evidence).voters if each.stock]
+    said = f"controllers {stock} are" if stock else "every controller is ours"
+    return Verdict((Condition("a stock controller is in place", bool(stock), said),))
 
 
 def finalize_is_not_begun(road: RoadEvidence) -> Condition:
@@ -186,7 +230,7 @@ def ours_lead_again(evidence: Evidence) -> Verdict:
     return Verdict(
         (
             observed_at(evidence),
-            controllers_answer(evidence),
+            controllers_answer(evidence, road.left_out),
             Condition("the driver is in dual-write", evidence.driver_state == State.DUAL_WRITE, driver_text(evidence)),
             claim_is_ours(evidence),
             log_is_observed(road),
@@ -228,6 +272,16 @@ def files_are_kept(back: WayBack) -> Condition:
     )
 
 
+def some_host_answers(back: WayBack) -> tuple[Condition, ...]:
+    """One host that gives no answer holds its own nodes only, which go last; if none answers, nothing can be done."""
+    if not back.unknown:
+        return ()
+    said = f"nothing is known now of {'; '.join(back.unknown)}: they go last, or are left out by name"
+    any_known = len(back.unknown) < len(back.restarts) + len(back.controllers)
+    codes = (NODE_HOLDS_WAY_BACK.code,)
+    return (Condition("a host of a node that goes back answers", any_known, said, codes),)
+
+
 def no_order_waits(back: WayBack) -> Condition:
     orders = "the driver has not reported it" if back.orders is None else f"{back.orders} orders stand below /admin"
     return Condition("no order waits for a ZooKeeper controller", back.orders == 0, orders)
@@ -263,6 +317,7 @@ def cost_of(back: WayBack) -> str:
     said = f"controllers {list(back.controllers)} are ours again, the active one last; " if back.controllers else ""
     said += f"brokers {list(back.restarts)} restart into ZooKeeper mode" if first else "no broker restarts"
     said += f"; afterwards brokers {list(back.again)} restart with their original file" if again else ""
+    said += f"; left out by name: {'; '.join(back.left_out)}" if back.left_out else ""
     if not first and not back.controllers:
         return said
     if back.total_s:

@@ -13,7 +13,10 @@ import hashlib
 import os
 import shutil
 import time
+from concurrent.futures import wait
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +28,7 @@ from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 from state_machine.road.encrypted_archive import write_archive
 from state_machine.road.fleet import Fleet
+from state_machine.road.hosts.calls import HostCalls
 from state_machine.store import Snapshot
 
 LOG: Final = "__cluster_metadata-0"
@@ -42,7 +46,9 @@ class Taken:
     size_bytes: int
 
 
-def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: str = "") -> Taken:
+def take_backup(
+    snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: str = "", calls: HostCalls | None = None
+) -> Taken:
     """Blocks. Raises Z2K-4214. phase: the step before which it is taken.
 
     key: reference of the secret that encrypts it; then it is one file, and its checksum that of the file.
@@ -56,7 +62,7 @@ def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: s
         with ZkSession(snapshot.inventory.zookeeper) as session:
             export(session, directory / "zookeeper.json.gz", CONSIDERATE)
         _copy_logs(snapshot, directory / "metadata-log")
-        _copy_files(fleet, directory / "files", time.time())
+        _copy_files(fleet, directory / "files", time.time(), calls)
         taken = _summed_up(directory)
         return _encrypted(directory, key) if key else taken
     except (OSError, FindingError, shutil.Error) as error:
@@ -102,12 +108,15 @@ def _copy_logs(snapshot: Snapshot, target: Path) -> None:
                     continue  # a snapshot or segment that was removed meanwhile
 
 
-def _copy_files(fleet: Fleet, target: Path, now: float) -> None:
+def _copy_files(fleet: Fleet, target: Path, now: float, calls: HostCalls | None = None) -> None:
     """A file that cannot be read stops the backup, unless it is waived; `NOT_READ` then says why."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for node in fleet.nodes:
+    with nullcontext(calls) if calls is not None else closing(HostCalls("backup")) as threads:
+        begun = [(node, threads.begin(node.node.host, partial(node.actuator.read, node.path))) for node in fleet.nodes]
+        wait([call.result for _, call in begun])
+    for node, call in begun:
         try:
-            content = node.actuator.read(node.path)
+            content: bytes | None = call.result.result()
         except FindingError as error:
             waivers = [each for each in fleet.inventory.waivers if each.what == FILES_NOT_READ.code]
             if not any(each.node in (node.id, None) and now < each.end.timestamp() for each in waivers):

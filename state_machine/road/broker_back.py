@@ -10,6 +10,7 @@ Source: Kafka 3.9 `KafkaServer.startup`, `MetaPropertiesEnsemble`; failure case 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from migrator.findings.finding import FindingError
@@ -71,15 +72,21 @@ def _is_cut(node: FleetNode, present: Present, before: Document, wanted: Wanted)
     return is_ruin(present.content, before.content, *known)
 
 
-def prepare_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str) -> dict[str, Any]:
-    """While the broker runs: what its previous file is. Only reads. Raises Z2K-4204 or Z2K-4231."""
+def prepare_before(
+    fleet: Fleet, node: FleetNode, kind: FileKind, kept: str, ask: Callable[[Rendered], str]
+) -> dict[str, Any]:
+    """While the node runs: what its previous file is. Only reads. ask: Kafka's own parser, where a broker gets it.
+
+    Raises Z2K-4204, Z2K-4231 or Z2K-7035.
+    """
     present = _present(node, "prepare")
     rendered = _rendered(fleet, node, kind, kept, present, "prepare", needs_kept=True)
     changed = ", ".join(sorted(set(_differing(present.document, rendered.document))))
+    detail = f"{kind} file: {changed or 'nothing'} changes"
     return {
         "rendered_from": present.checksum,
         "checksum": rendered.checksum,
-        "detail": f"{kind} file: {changed or 'nothing'} changes",
+        "detail": f"{detail}; {ask(rendered)}" if node.role == BROKERS else detail,
         "evidence": file_change(rendered),
     }
 

@@ -10,6 +10,7 @@ journal, so that a service that dies goes on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from migrator.findings.road import STEP_FAILED
@@ -17,10 +18,12 @@ from migrator.fleet.actuator import Instruction, ProcessState
 from migrator.fleet.files import read_present, write_file
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
+from migrator.fleet.ruins import is_ruin
 from migrator.model.verdict import Condition
 from state_machine.policy.gates import Evidence
 from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_observations import Roll
+from state_machine.road.emergency.repaired import kept_file
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.restart_evidence import file_change
 from state_machine.store import Snapshot, reached
@@ -51,7 +54,8 @@ def left_half_way(snapshot: Snapshot) -> tuple[int, ...]:
 
 def others_away(evidence: Evidence, half_way: tuple[int, ...]) -> str | None:
     """A controller that was left half-way is stopped first; not while it follows and another one does not."""
-    lag = {each.id: each.lag for each in road_of(evidence).voters}
+    out = road_of(evidence).left_out
+    lag = {each.id: each.lag for each in road_of(evidence).voters if each.id not in out}
     following = [each for each in half_way if lag.get(each) == 0]
     behind = sorted(each for each, records in lag.items() if records != 0 and each not in half_way)
     if not following or not behind:
@@ -75,12 +79,18 @@ def answers_in_its_place(evidence: Evidence, row: RoadNode) -> Condition:
     return Condition("a controller of ours answers in its place", silent is None, said)
 
 
-def write_stock_again(fleet: Fleet, node: FleetNode) -> dict[str, Any]:
-    """Of a controller that a person sent back to stock alone. Blocks on the host. Raises Z2K-4204 and others."""
+def write_stock_again(fleet: Fleet, node: FleetNode, kept: Sequence[str]) -> dict[str, Any]:
+    """Of a controller that a person sent back to stock alone. Blocks on the host. Raises Z2K-4204 and others.
+
+    kept: checksums of its files that lie beside the present one, that of stock first. The first of them stands for a
+    present file that was cut.
+    """
     present = read_present(node.actuator, node.path)
     if present is None:
         raise STEP_FAILED.error(act="write", node=node.name, reason=f"{node.path} cannot be read by its actuator")
-    rendered = fleet.render(node, present, FileKind.STOCK)
+    files = [found for each in kept if (found := kept_file(node, each)) is not None]
+    cut = bool(files) and is_ruin(present.content, *(each.content for each in files))
+    rendered = fleet.render(node, files[0] if cut else present, FileKind.STOCK)
     written = write_file(node.actuator, node.id, node.path, rendered.content, present)
     columns = {"checksum": rendered.checksum, "detail": "stock again", "evidence": file_change(rendered)}
     return {**columns, "instruction": written.text} if isinstance(written, Instruction) else columns

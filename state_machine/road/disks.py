@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import STRAY_DIRECTORIES, TOPIC_IDS_DIFFER
+from migrator.fleet.connections.many import read_ahead
 from migrator.model.image import Image
 from state_machine.road.fleet import FleetNode
 
@@ -34,8 +35,10 @@ class DiskReading:
 
 
 def look_at_disks(node: FleetNode, image: Image, *, with_ids: bool) -> DiskReading:
-    """Blocks on the host."""
+    """Blocks on the host: two commands for all of its directories, where its template has one for many files."""
     stray: list[str] = []
+    node = replace(node, actuator=read_ahead(node.actuator, node.node.log_dirs))
+    logs: list[tuple[str, str]] = []
     checked = 0
     for directory in node.node.log_dirs:
         try:
@@ -47,18 +50,17 @@ def look_at_disks(node: FleetNode, image: Image, *, with_ids: bool) -> DiskReadi
                 f"{directory} is not listed by this actuator: stray directories and topic ids are not checked"
             )
         stray += [f"{directory}/{name}" for name in names if name.endswith(STRAY)]
-        if with_ids:
-            for path, topic in _one_of_each_topic(directory, names):
-                found = _topic_id(node, path)
-                known = image.topic(topic)
-                if found is None or known is None:
-                    continue  # a log that is being deleted, or one older than topic ids
-                checked += 1
-                if found != known.id:
-                    occurrence = TOPIC_IDS_DIFFER.found(
-                        node=node.name, path=path, found=_text(found), expected=_text(known.id)
-                    )
-                    return DiskReading(f"{checked} topic ids read", occurrence)
+        logs += _one_of_each_topic(directory, names) if with_ids else []
+    node = replace(node, actuator=read_ahead(node.actuator, [path for path, _ in logs]))
+    for path, topic in logs:
+        found = _topic_id(node, path)
+        known = image.topic(topic)
+        if found is None or known is None:
+            continue  # a log that is being deleted, or one older than topic ids
+        checked += 1
+        if found != known.id:
+            occurrence = TOPIC_IDS_DIFFER.found(node=node.name, path=path, found=_text(found), expected=_text(known.id))
+            return DiskReading(f"{checked} topic ids read", occurrence)
     if stray:
         return DiskReading(
             f"{len(stray)} stray directories", STRAY_DIRECTORIES.found(node=node.name, directories=stray)

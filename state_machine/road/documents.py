@@ -11,11 +11,24 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from state_machine.policy.freshness import FLOOR_S
 from state_machine.road.canary_budget import CanaryFigures
-from state_machine.store import CANARY, FILES, INTENT, LEVELS, LIMITS, RESTARTS, SOAK, ZNODES, ZOOKEEPER_END, Snapshot
+from state_machine.store import (
+    CANARY,
+    FILES,
+    INTENT,
+    LEFT_OUT,
+    LEVELS,
+    LIMITS,
+    RESTARTS,
+    SOAK,
+    ZNODES,
+    ZOOKEEPER_END,
+    Snapshot,
+)
 from state_machine.times.stretches import Moment, Stretch
 
-__all__ = ("CANARY", "FILES", "INTENT", "LEVELS", "LIMITS", "RESTARTS", "SOAK", "ZNODES", "ZOOKEEPER_END")
+__all__ = ("CANARY", "FILES", "INTENT", "LEFT_OUT", "LEVELS", "LIMITS", "RESTARTS", "SOAK", "ZNODES", "ZOOKEEPER_END")
 
 Shape = TypeVar("Shape")
 
@@ -40,13 +53,50 @@ class WaiverRow(msgspec.Struct, frozen=True):
     end: float
 
 
+class NoAnswer(msgspec.Struct, frozen=True):
+    """A node whose host gave no answer, with the reason in words."""
+
+    node: int
+    reason: str
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """A node that is not as the journal says. step: by the journal. found: in words. stopped: its process is."""
+
+    node: int
+    role: str
+    step: str
+    found: str
+    stopped: bool
+
+
+class LeftOutNode(msgspec.Struct, frozen=True):
+    """name: `broker 2`. owner, reason: of the waiver."""
+
+    name: str
+    owner: str
+    reason: str
+
+
+class LeftOutDocument(msgspec.Struct, frozen=True):
+    """Nodes that a way back left out by name, as it ended."""
+
+    at: float
+    nodes: tuple[LeftOutNode, ...] = ()
+
+
 class FilesDocument(msgspec.Struct, frozen=True):
     """The last look at all files. Keys of maps are `broker 1`, `controller 3000`.
 
     problem: why nodes cannot be operated, with its code. checksums: as read. baseline: as read first, for nodes whose
     file was not rendered yet. forbidden: what brokers' files say that the takeover gate would refuse, in words, while
     brokers join. guards, waivers: as the hosts and the inventory said at that time. not_kept: brokers
-    whose previous file is not beside their file, in words. unproven: values of each Z2K-7043.
+    whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. no_answer: nodes of which
+    nothing is known, since their host gave no answer. contradicting: nodes that are not as the journal says.
+    read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
+    round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py).
+    whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. named: brokers of the
+    inventory file; None where an earlier release wrote this. differing: values of each Z2K-7057.
     """
 
     at: float
@@ -64,6 +114,14 @@ class FilesDocument(msgspec.Struct, frozen=True):
     not_kept: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
     unproven: tuple[dict[str, Any], ...] = ()
+    no_answer: tuple[NoAnswer, ...] = ()
+    contradicting: tuple[Contradiction, ...] = ()
+    read_at: dict[str, float] = {}
+    unanswered: dict[str, float] = {}
+    round_s: float = 0.0
+    limit_s: float = FLOOR_S
+    named: tuple[int, ...] | None = None
+    differing: tuple[dict[str, Any], ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):
@@ -74,11 +132,16 @@ class RestartFound(msgspec.Struct, frozen=True):
 
 
 class RestartsDocument(msgspec.Struct, frozen=True):
-    """What brokers' next restarts would change beside what is meant. problem: why nothing is known."""
+    """What brokers' next restarts would change beside what is meant. problem: why nothing is known.
+
+    oldest_at: wall time as of which every answer holds. limit_s: age from which it counts no more.
+    """
 
     at: float
     problem: str = ""
     found: tuple[RestartFound, ...] = ()
+    oldest_at: float | None = None
+    limit_s: float = FLOOR_S
 
 
 class SoakDocument(msgspec.Struct, frozen=True):

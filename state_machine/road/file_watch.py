@@ -1,30 +1,46 @@
-"""Every 30 s: are the files of all nodes what was rendered for them, and would a restart change anything else?
+"""Again and again: are the files of all nodes what was rendered for them, would a restart change anything else?
 
 In:   a snapshot and its fleet. Out: a `FilesDocument` and a `RestartsDocument`, kept as rows; findings.
 Elsewhere: rendering and writing (roller.py), what closes because of it (policy/road_conditions.py), what ZooKeeper says
 and brokers have not applied (migrator.node.tools.restarts).
-Rules: reading blocks, on a thread. A file that was not rendered yet is compared with what was read first. A node whose
-file is being written is left out.
+Rules: reading blocks, on threads of its migration, and hosts are asked beside each other. A file that was not rendered
+yet is compared with what was read first. A node whose file is being written is left out.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from migrator.driver.checks.restarts import Applied, file_changes
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.fleet import GUARD_NOT_PROVEN, KAFKA_WITHOUT_ZOOKEEPER, TRANSFER_NOT_PROVEN
+from migrator.findings.fleet import (
+    CONTROLLER_FILES_DIFFER,
+    GUARD_NOT_PROVEN,
+    HOST_UNANSWERED,
+    HOSTS_TOO_SLOW,
+    KAFKA_WITHOUT_ZOOKEEPER,
+    TRANSFER_NOT_PROVEN,
+    WAIVER_ENDED,
+)
 from migrator.findings.preflight import APPLIED_UNKNOWN
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
+from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import checksum_of, predecessor_path
 from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FLAG, FileKind, render
+from migrator.fleet.repeatable import gave_no_answer
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.fleet.takeover_settings import forbidding_findings
 from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings
@@ -32,46 +48,117 @@ from migrator.model.connect_string import chroot_of
 from migrator.node.config.properties import controller_settings, read_config
 from migrator.node.tools.restarts import read_restarts
 from state_machine.clusters.observe import first_config
+from state_machine.policy.freshness import CEILING_S, limit_s
 from state_machine.policy.phases import LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import (
     FILES,
+    Contradiction,
     FilesDocument,
     GuardRow,
+    NoAnswer,
     RestartFound,
     RestartsDocument,
     WaiverRow,
     document,
 )
+from state_machine.road.emergency.reconciled import contradiction_findings, contradiction_of, is_missed, is_stopped
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
+from state_machine.road.hosts.calls import HostCalls
+from state_machine.road.hosts.node_readings import NodeReading, NodeReadings
+from state_machine.road.identity.controller_files import differing_files
 from state_machine.store import Snapshot
+from state_machine.tables import RoadNode
 
 ZOOKEEPER_KEY: Final = "zookeeper."
 GUARDED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
 """Phases in which a start without the flag is an accident. In a rollback it is one while a controller is stock."""
 BEFORE_RESTARTS: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.ROLLING_BACK)
 """Phases in which the service restarts brokers, or is asked to."""
+HAS_NEW_FILE: Final = (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE)
 UNDER_STOCK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK, Phase.ROLLING_BACK)
 
 
-def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
-    """Blocks on every host, one after the other."""
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """What one host said of its node. content: of its file; None: `problem` says why.
+
+    kept: whether the previous file lies beside it; None where that is unknown, or was not asked. is_silent: the host
+    gave no answer. is_stopped: its process is; asked only of a broker that the cluster misses.
+    """
+
+    content: bytes | None
+    problem: str = ""
+    kept: bool | None = None
+    guard: GuardRow | None = None
+    is_silent: bool = False
+    is_stopped: bool = False
+
+
+def read_files(
+    snapshot: Snapshot,
+    fleet: Fleet,
+    now: float,
+    readings: NodeReadings[NodeFiles] | None = None,
+    calls: HostCalls | None = None,
+    every_s: float = 30.0,
+) -> FilesDocument:
+    """Blocks until each host answered or lost its patience. every_s: pause between two of these rounds.
+
+    readings: those of the rounds before. now: wall time.
+    """
+    began = time.monotonic()
+    readings = NodeReadings(lambda: now) if readings is None else readings
+    with nullcontext(calls) if calls is not None else closing(HostCalls("files")) as threads:
+        said = readings.round(threads, snapshot, fleet.nodes, partial(_ask, snapshot))
+    found = _compared(snapshot, fleet, now, said)
+    took = time.monotonic() - began
+    return msgspec.structs.replace(found, round_s=round(took, 1), limit_s=limit_s(every_s, took))
+
+
+def _ask(snapshot: Snapshot, node: FleetNode) -> NodeFiles:
+    """Blocks on its host. Raises nothing that a host can cause."""
+    row, guarded = _written(snapshot, node), node.role == CONTROLLERS and _is_guarded(snapshot)
+    kept = [] if row is None else [predecessor_path(node.path, row.rendered_from)]
+    guards = [node.node.guard] if guarded and node.node.guard is not None else []
+    node = replace(node, actuator=read_ahead(node.actuator, [node.path, *kept, *guards]))
+    content, problem, silent = None, f"{node.path}: its actuator cannot read files", False
+    try:
+        content = node.actuator.read(node.path)
+    except FindingError as error:
+        problem, silent = f"{node.path}: {error.occurrence.text}", gave_no_answer(error)
+    return NodeFiles(
+        content,
+        "" if content is not None else problem,
+        kept=None if row is None else is_kept(node, row.rendered_from),
+        guard=_guard(node) if guarded else None,
+        is_silent=silent,
+        is_stopped=not silent and is_missed(snapshot, node) and is_stopped(node),
+    )
+
+
+def _is_guarded(snapshot: Snapshot) -> bool:
+    return snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
+
+
+def _compared(
+    snapshot: Snapshot, fleet: Fleet, now: float, said: Mapping[str, NodeReading[NodeFiles]]
+) -> FilesDocument:
     before = document(snapshot, FILES, FilesDocument) or FilesDocument(0.0)
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
+    no_answer, contradicting = list[NoAnswer](), list[Contradiction]()
+    differing = list[Occurrence]()
     flags: dict[bool, list[int]] = {True: [], False: []}
-    not_kept = _not_kept(snapshot, fleet) if snapshot.phase in (*LED_BACK_FROM, Phase.ROLLING_BACK) else []
-    guarded = snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
+    answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
     for node in fleet.nodes:
-        try:
-            content = node.actuator.read(node.path)
-        except FindingError as error:
-            not_read.append(f"{node.name}: {node.path}: {error.occurrence.text}")
-            continue
+        content, waits = answers[node.name].content, said[node.name].unanswered_s
+        if answers[node.name].is_silent or waits:
+            no_answer.append(NoAnswer(node.id, _silence(said[node.name]) if waits else answers[node.name].problem))
         if content is None:
-            not_read.append(f"{node.name}: {node.path}: its actuator cannot read files")
+            not_read.append(f"{node.name}: {answers[node.name].problem}")
             continue
         found = checksums[node.name] = checksum_of(content)
         if being_written(snapshot, node):
@@ -87,6 +174,9 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
             drifted.append(f"{node.name}: {error.occurrence.text}")
             continue
         keys = written.values
+        against = contradiction_of(snapshot, node, keys, stopped=answers[node.name].is_stopped)
+        contradicting += [] if against is None else [against]
+        differing += differing_files(snapshot, node, written)
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
@@ -104,15 +194,40 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
         with_flag=tuple(flags[True]),
         without_flag=tuple(flags[False]),
         with_zookeeper=tuple(zookeeper),
-        guards=tuple(map(_guard, fleet.of(CONTROLLERS))) if guarded else (),
+        guards=tuple(each.guard for each in answers.values() if each.guard is not None),
         waivers=tuple(
             WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
             for each in fleet.inventory.waivers
         ),
-        not_kept=tuple(not_kept),
+        not_kept=tuple(_not_kept(snapshot, fleet, answers)),
         forbidden=tuple(forbidden),
         unproven=tuple(each.as_json()["values"] for each in fleet.unproven),
+        no_answer=tuple(no_answer),
+        contradicting=tuple(contradicting),
+        read_at={name: known_at(each) for name, each in said.items()},
+        unanswered={name: round(each.unanswered_s) for name, each in said.items() if each.unanswered_s},
+        named=tuple(each.id for each in fleet.of(BROKERS)),
+        differing=tuple(each.as_json()["values"] for each in differing),
     )
+
+
+def answer_of(snapshot: Snapshot, node: FleetNode, reading: NodeReading[NodeFiles]) -> NodeFiles:
+    """What it said, or that it said nothing."""
+    if reading.answer is not None:
+        return reading.answer
+    guarded = node.role == CONTROLLERS and _is_guarded(snapshot)
+    waited = f"{node.path}: {_silence(reading)}"
+    return NodeFiles(None, waited, guard=GuardRow(node.id, Proof.NOT_READ, waited) if guarded else None)
+
+
+def _silence(reading: NodeReading[Any]) -> str:
+    return f"its host has not answered for {reading.unanswered_s:.0f} s"
+
+
+def known_at(reading: NodeReading[NodeFiles]) -> float:
+    """As of when it holds; that a file could not be read is known when the host did not give it."""
+    answer = reading.answer
+    return reading.at if answer is not None and answer.content is not None else reading.ended_at
 
 
 def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:
@@ -126,18 +241,25 @@ def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:
     return replace(controller_settings(config), level=level)
 
 
-def _not_kept(snapshot: Snapshot, fleet: Fleet) -> list[str]:
-    """Nodes that could not go back with the previous file."""
-    found = []
-    for row in (*snapshot.nodes_of(Roll.KRAFT), *snapshot.nodes_of(Roll.STOCK)):
-        node = fleet.node(row.role, row.node_id)
+def _written(snapshot: Snapshot, node: FleetNode) -> RoadNode | None:
+    """Its row, where a way back needs its previous file."""
+    if snapshot.phase not in (*LED_BACK_FROM, Phase.ROLLING_BACK):
+        return None
+    rows = snapshot.nodes_of(Roll.KRAFT if node.role == BROKERS else Roll.STOCK)
+    for row in rows:
         step = row.failed_in if row.step == RollStep.FAILED else row.step
-        if node is None or step not in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE):
-            continue
-        kept = is_kept(node, row.rendered_from)
-        if kept is not True:
-            path = predecessor_path(node.path, row.rendered_from)
-            found.append(f"{node.name}: {path} {'cannot be read' if kept is None else 'is not the previous file'}")
+        if (row.role, row.node_id) == (node.role, node.id) and step in HAS_NEW_FILE:
+            return row
+    return None
+
+
+def _not_kept(snapshot: Snapshot, fleet: Fleet, answers: Mapping[str, NodeFiles]) -> list[str]:
+    """Nodes whose previous file is lost. One that cannot be read is not known to be: before its stop it is read."""
+    found = []
+    for node in fleet.nodes:
+        row = _written(snapshot, node)
+        if row is not None and answers[node.name].kept is False:
+            found.append(f"{node.name}: {predecessor_path(node.path, row.rendered_from)} is not the previous file")
     return found
 
 
@@ -178,6 +300,12 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
     found += [TRANSFER_NOT_PROVEN.found(**each) for each in files.unproven]
+    found += contradiction_findings(files)
+    found += [HOST_UNANSWERED.found(node=node, seconds=f"{for_s:g}") for node, for_s in files.unanswered.items()]
+    if files.limit_s >= CEILING_S:
+        found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))
+    found += _ended(f"{snapshot.migration.name}.yaml", files)
+    found += [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}
@@ -194,26 +322,55 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     return tuple(found)
 
 
+def _ended(name: str, files: FilesDocument) -> Iterator[Occurrence]:
+    for number, each in enumerate(files.waivers):
+        if each.end <= files.at:
+            node, end = "of the cluster" if each.node is None else each.node, datetime.fromtimestamp(each.end, UTC)
+            where = f"waivers[{number}]"
+            yield WAIVER_ENDED.found(file=name, where=where, what=each.what, node=node, end=end.isoformat())
+
+
 # --- what brokers run with --------------------------------------------------------------------------------
 
 
-def read_changes(snapshot: Snapshot, fleet: Fleet, now: float) -> RestartsDocument:
+def read_changes(
+    snapshot: Snapshot,
+    fleet: Fleet,
+    now: float,
+    readings: NodeReadings[bytes | None] | None = None,
+    calls: HostCalls | None = None,
+    every_s: float = 30.0,
+) -> RestartsDocument:
     """Asks ZooKeeper, every broker and every host. Blocks; raises as `read_restarts`."""
+    began = time.monotonic()
+    readings = NodeReadings(lambda: now) if readings is None else readings
     reading = read_restarts(snapshot.inventory.zookeeper, first_config(snapshot.inventory), "zk2kraft-service")
     found = list(reading.found)
-    for node in fleet.of(BROKERS):
-        if node.id in reading.applied and not being_written(snapshot, node):
-            found += compared_file(fleet, node, reading.applied[node.id])
-    return RestartsDocument(now, found=tuple(RestartFound(each.code, each.as_json()["values"]) for each in found))
+    nodes = [each for each in fleet.of(BROKERS) if each.id in reading.applied and not being_written(snapshot, each)]
+    with nullcontext(calls) if calls is not None else closing(HostCalls("restarts")) as threads:
+        said = readings.round(threads, snapshot, nodes, lambda node: node.actuator.read(node.path))
+    for node in nodes:
+        found += compared_file(fleet, node, reading.applied[node.id], said[node.name])
+    took = time.monotonic() - began
+    return RestartsDocument(
+        now,
+        found=tuple(RestartFound(each.code, each.as_json()["values"]) for each in found),
+        oldest_at=min([now, *(each.at for each in said.values())]),
+        limit_s=limit_s(every_s, took),
+    )
 
 
-def compared_file(fleet: Fleet, node: FleetNode, applied: Applied) -> Iterator[Occurrence]:
+def compared_file(
+    fleet: Fleet, node: FleetNode, applied: Applied, said: NodeReading[bytes | None]
+) -> Iterator[Occurrence]:
     """Its file against what it runs with. A file that cannot be read is not known to be the same."""
     try:
-        content = node.actuator.read(node.path)
-        if content is None:
-            raise APPLIED_UNKNOWN.error(broker=node.id, reason=f"{node.path}: its actuator cannot read files")
-        file = parse_properties(content, node.path).values
+        if said.error is not None:
+            raise said.error
+        if said.answer is None:
+            reason = _silence(said) if said.unanswered_s else "its actuator cannot read files"
+            raise APPLIED_UNKNOWN.error(broker=node.id, reason=f"{node.path}: {reason}")
+        file = parse_properties(said.answer, node.path).values
     except FindingError as error:
         own = error.occurrence
         known = own.code == APPLIED_UNKNOWN.code

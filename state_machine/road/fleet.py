@@ -9,21 +9,26 @@ Rule: no request names a file or a command: who may write into that directory de
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence, words_of
+from migrator.findings.fleet import INVENTORY_NOT_OWNED, INVENTORY_UNREADABLE
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.actuators import actuator_for, transfer_findings
 from migrator.fleet.files import Present
-from migrator.fleet.inventory import Inventory, Node, read_inventory, require_inventory, wanted_of
+from migrator.fleet.inventory import Inventory, Node, parse_inventory, require_inventory, wanted_of
 from migrator.fleet.render import FileKind, Rendered, render
+from migrator.fleet.templates import owned_content
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 
 TEMPLATES: Final = "templates"
+INVENTORY_BYTES_MAX: Final = 8 << 20
+"""A thousand nodes with every field are below 1 MiB."""
 KIND_OF: Final = {
     Roll.JOIN: FileKind.MIGRATION,
     Roll.KRAFT: FileKind.KRAFT,
@@ -91,12 +96,15 @@ class Fleet:
         return render(node.role, present.document, kind, wanted).require()
 
 
+Mark: TypeAlias = tuple[tuple[int, ...], ...]
+
+
 class Fleets:
-    """Of every migration; a file is read again when it changed."""
+    """Of every migration; read again when the inventory or any template changed."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
-        self._known: dict[str, tuple[tuple[int, int], Fleet]] = {}
+        self._known: dict[str, tuple[Mark, Fleet]] = {}
 
     def fleet(self, name: str) -> Fleet:
         """Blocks on a disk. Raises Z2K-4207, or what is wrong with the file."""
@@ -104,19 +112,26 @@ class Fleets:
             raise NO_FLEET.error(name=name, reason="`fleets` is not set in the service's configuration")
         file = self._directory / f"{name}.yaml"
         try:
-            found = file.stat()
+            mark = (_mark_of(file.stat()), *self._templates())
         except OSError as error:
             raise NO_FLEET.error(name=name, reason=f"{file}: {error.strerror}") from error
-        mark = (found.st_mtime_ns, found.st_size)
         known = self._known.get(name)
         if known is None or known[0] != mark:
             known = (mark, self._read(name, file))
             self._known[name] = known
         return known[1]
 
+    def _templates(self) -> Mark:
+        """A template that is corrected after an act failed is used by its repetition; who may write one counts too."""
+        assert self._directory is not None
+        directory = self._directory / TEMPLATES
+        found = sorted(directory.iterdir()) if directory.is_dir() else []
+        return tuple(_mark_of(each.stat()) for each in (directory, *found) if each.exists())
+
     def _read(self, name: str, file: Path) -> Fleet:
         assert self._directory is not None
-        inventory = require_inventory(read_inventory(file), str(file), datetime.now(UTC))
+        content = self._content(file)
+        inventory = require_inventory(parse_inventory(content, str(file)), str(file), datetime.now(UTC))
         if inventory.cluster.name != name:
             raise NO_FLEET.error(name=name, reason=f"{file} is about the cluster {inventory.cluster.name}")
         templates = self._directory / TEMPLATES
@@ -125,8 +140,23 @@ class Fleets:
             for role, those in ((BROKERS, inventory.brokers), (CONTROLLERS, inventory.controllers))
             for node in those
         ]
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()
         return Fleet(inventory, tuple(nodes), digest, transfer_findings(inventory, templates))
+
+    def _content(self, file: Path) -> bytes:
+        """As templates are read: it names commands too. Raises Z2K-7001, Z2K-7047."""
+        assert self._directory is not None
+        try:
+            return owned_content(file, self._directory, INVENTORY_BYTES_MAX)
+        except OSError as error:
+            raise INVENTORY_UNREADABLE.error(file=str(file), reason=error.strerror or words_of(error)) from error
+        except ValueError as error:
+            raise INVENTORY_NOT_OWNED.error(file=str(file), reason=words_of(error)) from error
+
+
+def _mark_of(found: os.stat_result) -> tuple[int, ...]:
+    """The time of its last change too, which nobody sets back: a copy may keep the time of its content."""
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def trouble_of(error: FindingError) -> str:

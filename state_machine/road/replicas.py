@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -37,6 +37,7 @@ class ReplicasSeen:
     """One reading. brokers: that the metadata names. problem: why there is none; empty when there is one.
 
     under_replicated_leader: the broker that leads every under-replicated partition; None where several do, or none.
+    lacking: replicas and ISR of every partition whose ISR is not all of its replicas, each pair once.
     """
 
     brokers: tuple[int, ...] = ()
@@ -44,6 +45,7 @@ class ReplicasSeen:
     under_replicated_leader: int | None = None
     leaderless: int = 0
     problem: str = ""
+    lacking: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
 
 
 def read_replicas(inventory: Inventory) -> ReplicasSeen:
@@ -60,22 +62,40 @@ def read_replicas(inventory: Inventory) -> ReplicasSeen:
         under_replicated=len(lacking),
         under_replicated_leader=leaders.pop() if len(leaders) == 1 and min(leaders) >= 0 else None,
         leaderless=sum(each.leader < 0 for each in partitions),
+        lacking=tuple(sorted({(tuple(sorted(each.replicas)), tuple(sorted(each.isrs))) for each in lacking})),
     )
 
 
+def _without(seen: ReplicasSeen, out: Collection[int]) -> ReplicasSeen:
+    """As if the brokers that are left out had no replicas. Nothing is known of the leaders then."""
+    if not out or seen.problem:
+        return seen
+    lacks = [(replicas, isr) for replicas, isr in seen.lacking if set(replicas) - set(isr) - set(out)]
+    return replace(seen, under_replicated=len(lacks), under_replicated_leader=None, leaderless=0)
+
+
+def at_stake(seen: ReplicasSeen, broker: int) -> int:
+    """Kinds of partitions that lack a replica already and would lose a second one with this broker. Clients are not
+    told the minimum ISR, so that any second one counts.
+    """
+    return sum(broker in isr for _, isr in seen.lacking)
+
+
 class ReplicasWatch:
-    """Of one migration, in this life of the service. read: makes one reading; blocks."""
+    """Of one migration, in this life of the service. read: makes one reading; blocks. away: calls it on a thread."""
 
     def __init__(
         self,
         read: Callable[[Inventory], ReplicasSeen] = read_replicas,
         steady: Callable[[], float] = time.monotonic,
+        away: Callable[..., Coroutine[Any, Any, ReplicasSeen]] = asyncio.to_thread,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
         self._began_by_clock = 0.0
         self._moment: Moment | None = None
         self._read = read
+        self._away = away
         self._steady = steady
         self._task: asyncio.Task[ReplicasSeen] | None = None
         self._began = -1e9
@@ -84,14 +104,16 @@ class ReplicasWatch:
         self._whole: Stretch | None = None
         self._lacking: Stretch | None = None
 
-    def tend(self, inventory: Inventory, wanted: Collection[int]) -> None:
-        """Take what was read, and begin the next reading when it is due. wanted: brokers that have to be there."""
+    def tend(self, inventory: Inventory, wanted: Collection[int], out: Collection[int] = ()) -> None:
+        """Take what was read, and begin the next reading when it is due. wanted: brokers that have to be there. out:
+        brokers that are left out by name: what lacks only them is as whole as it can be.
+        """
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
-            self._take(task.result(), wanted)
+            self._take(_without(task.result(), out), wanted)
         if self._task is None and self._steady() - self._began >= EVERY_S:
             self._began, self._began_by_clock = self._steady(), self._clock()
-            self._task = asyncio.create_task(asyncio.to_thread(self._read, inventory))
+            self._task = asyncio.create_task(self._away(self._read, inventory))
 
     def _take(self, seen: ReplicasSeen, wanted: Collection[int]) -> None:
         self._seen, self._seen_at = seen, self._began
@@ -102,6 +124,9 @@ class ReplicasWatch:
         whole = known and not seen.under_replicated and not seen.leaderless
         self._whole = gone_on(self._whole, passed_s, holds=whole)
         self._lacking = gone_on(self._lacking, passed_s, holds=known and bool(seen.under_replicated))
+
+    def at_stake(self, broker: int) -> int:
+        return 0 if self._seen is None else at_stake(self._seen, broker)
 
     def conditions(self, wanted: Collection[int], settle_s: float) -> tuple[Condition, ...]:
         """Before a broker is stopped, and before the next one."""

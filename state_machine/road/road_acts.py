@@ -43,6 +43,7 @@ from state_machine.road.documents import (
     CANARY,
     FILES,
     INTENT,
+    LEFT_OUT,
     LEVELS,
     LIMITS,
     RESTARTS,
@@ -50,14 +51,17 @@ from state_machine.road.documents import (
     CanaryDocument,
     FilesDocument,
     IntentDocument,
+    LeftOutDocument,
     LevelsDocument,
     LimitsDocument,
     RestartsDocument,
     ZooKeeperEndDocument,
     document,
 )
+from state_machine.road.emergency.left_out import left_out, nodes_left_out, words_of_left_out
 from state_machine.road.file_watch import (
     BEFORE_RESTARTS,
+    NodeFiles,
     file_findings,
     read_changes,
     read_files,
@@ -66,6 +70,8 @@ from state_machine.road.file_watch import (
 from state_machine.road.finalize import give_up
 from state_machine.road.finalize.before import FreshFiles, is_waiting, never_asked, not_now
 from state_machine.road.fleet import Fleet, Fleets, trouble_of
+from state_machine.road.hosts.calls import HostThreads
+from state_machine.road.hosts.node_readings import NodeReadings
 from state_machine.road.intent import FinalizeIntent, delete_intent, write_intent
 from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import next_phase, road_evidence
@@ -96,6 +102,8 @@ BACKED_UP_IN: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
 class _Work:
     """Of one migration, in this life of the service. troubles: by what it is about."""
 
+    files_said: NodeReadings[NodeFiles]
+    restarts_said: NodeReadings[bytes | None]
     files: asyncio.Task[FilesDocument] | None = None
     files_at: float = -1e9
     fresh: FreshFiles = field(default_factory=FreshFiles)
@@ -122,8 +130,10 @@ class RoadActs:
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         raises: VersionRaise | None = None,
-        restarts: Callable[[Snapshot, Fleet, float], RestartsDocument] = read_changes,
+        restarts: Callable[..., RestartsDocument] = read_changes,
+        hosts: HostThreads | None = None,
     ) -> None:
+        self._hosts = HostThreads(settings.hosts_at_once, settings.calls_per_host) if hosts is None else hosts
         self._raises = raises
         self._restarts = restarts
         self._store = store
@@ -140,7 +150,7 @@ class RoadActs:
 
     async def tend(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
         """What goes on beside the phase's own act: files, backups, configured times. Returns what is amiss."""
-        work = self._work.setdefault(snapshot.id, _Work())
+        work = self._work.setdefault(snapshot.id, _Work(NodeReadings(self._clock), NodeReadings(self._clock)))
         await self._keep_limits(snapshot)
         await self._watch_files(snapshot, work)
         waits = await self._watch_restarts(snapshot, work)
@@ -177,7 +187,7 @@ class RoadActs:
 
     async def controllers_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """Ours in the place of stock. None: every one is, or no stock controller came."""
-        if not to_put_back(snapshot):
+        if not set(to_put_back(snapshot)) - left_out(snapshot, self._clock()).keys():
             return None
         return await self._roller.step(snapshot, evidence, Roll.OURS)
 
@@ -188,6 +198,13 @@ class RoadActs:
     async def original_files(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """After the claim is gone. None: every broker has the file with which it was found."""
         return await self._roller.step(snapshot, evidence, Roll.ORIGINAL)
+
+    async def keep_left_out(self, snapshot: Snapshot) -> str:
+        """At the end of a way back: who was left out by name, in words; status and page name them from then on."""
+        nodes = nodes_left_out(snapshot, self._clock())
+        if nodes:
+            await self._keep(snapshot, LEFT_OUT, LeftOutDocument(self._clock(), nodes))
+        return words_of_left_out(snapshot, self._clock())
 
     async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         replaced = await self._roller.step(snapshot, evidence, Roll.STOCK)
@@ -267,7 +284,7 @@ class RoadActs:
         events = await self._store.away(self._store.events, snapshot.id)
         who = next((each.who for each in reversed(events) if each.to_phase == Phase.FINALIZING), "unknown")
         verdict = self.finalize_gate(snapshot, who)
-        work = self._work.setdefault(snapshot.id, _Work())
+        work = self._work[snapshot.id]  # `tend` made it
         if not verdict.holds:
             work.fresh.forget()
             return not_now(verdict)
@@ -345,7 +362,8 @@ class RoadActs:
                 work.files_at = self._steady() - self._settings.drift_every_s + 1.0  # a file moved while it was read
             else:
                 await self._keep(snapshot, FILES, found)
-                work.fresh.are_read()
+                if all(at >= found.at for at in found.read_at.values()):  # no answer of a round before
+                    work.fresh.are_read()
             return
         last = document(snapshot, FILES, FilesDocument)
         changed = last is not None and any(
@@ -355,12 +373,14 @@ class RoadActs:
         if since >= self._settings.drift_every_s or (changed and since >= 1.0):
             work.files_at = self._steady()
             work.fresh.are_begun(work.files_at)
-            work.files = asyncio.create_task(asyncio.to_thread(self._read_files, snapshot))
+            work.files = asyncio.create_task(self._hosts.away(snapshot.id, self._read_files, snapshot, work))
 
-    def _read_files(self, snapshot: Snapshot) -> FilesDocument:
+    def _read_files(self, snapshot: Snapshot, work: _Work) -> FilesDocument:
         now = self._clock()
         try:
-            return read_files(snapshot, self._fleets.fleet(snapshot.migration.name), now)
+            fleet = self._fleets.fleet(snapshot.migration.name)
+            calls = self._hosts.calls(snapshot.id)
+            return read_files(snapshot, fleet, now, work.files_said, calls, self._settings.drift_every_s)
         except FindingError as error:
             before = document(snapshot, FILES, FilesDocument)
             baseline = {} if before is None else before.baseline
@@ -387,13 +407,15 @@ class RoadActs:
         since = self._steady() - work.restarts_at
         if since >= self._settings.drift_every_s or (changed and since >= 1.0):
             work.restarts_at = self._steady()
-            work.restarts = asyncio.create_task(asyncio.to_thread(self._read_restarts, snapshot))
+            work.restarts = asyncio.create_task(self._hosts.away(snapshot.id, self._read_restarts, snapshot, work))
         return restart_occurrences(last)
 
-    def _read_restarts(self, snapshot: Snapshot) -> RestartsDocument:
+    def _read_restarts(self, snapshot: Snapshot, work: _Work) -> RestartsDocument:
         now = self._clock()
         try:
-            return self._restarts(snapshot, self._fleets.fleet(snapshot.migration.name), now)
+            fleet = self._fleets.fleet(snapshot.migration.name)
+            calls = self._hosts.calls(snapshot.id)
+            return self._restarts(snapshot, fleet, now, work.restarts_said, calls, self._settings.drift_every_s)
         except FindingError as error:
             return RestartsDocument(now, problem=trouble_of(error))
         except Exception as error:  # whatever kazoo makes of a server
@@ -478,8 +500,11 @@ class RoadActs:
         elsewhere = self._settings.backup_directory
         home = own if elsewhere is None else elsewhere.absolute() / f"{snapshot.id}-{snapshot.migration.name}"
         fleet: Fleet = await asyncio.to_thread(self._fleets.fleet, snapshot.migration.name)
+        calls = self._hosts.calls(snapshot.id)
         try:
-            taken = await asyncio.to_thread(take_backup, snapshot, fleet, home, phase, self._settings.backup_key)
+            taken = await self._hosts.away(
+                snapshot.id, take_backup, snapshot, fleet, home, phase, self._settings.backup_key, calls
+            )
         except OSError as error:
             raise BACKUP_FAILED.error(phase=phase, reason=words_of(error)) from error
 

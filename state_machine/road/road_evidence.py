@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.findings.finding import Occurrence
+from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
@@ -22,6 +23,7 @@ from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
 from state_machine.policy.road_observations import (
+    CONTROLLERS,
     ApprovalObserved,
     CanaryObserved,
     FilesObserved,
@@ -58,7 +60,7 @@ from state_machine.road.file_watch import restart_occurrences
 from state_machine.road.finalize import give_up
 from state_machine.road.finalize.before import gate_since, is_waiting
 from state_machine.road.way_back import way_back
-from state_machine.store import ON_THE_ROAD, Snapshot
+from state_machine.store import ON_THE_ROAD, Snapshot, reached
 
 LOG_FRESH_S: Final = 10.0
 
@@ -118,13 +120,12 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         features=log.features,
         canary=_canary(snapshot, now),
         back=way_back(snapshot, now),
-        guards=()
-        if files is None
-        else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),
+        guards=() if files is None else _guards(files, now),
         levels=_levels(snapshot, log, now),
         restarts=_restarts(snapshot, now),
         stopped_for_it=give_up.stopped(snapshot),
         started_without=give_up.started(snapshot),
+        named=None if files is None else files.named,
         waivers=()
         if files is None
         else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
@@ -146,6 +147,7 @@ def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
         whole=tuple(each.node_id for each in rows if each.step == RollStep.WHOLE),
         failed=tuple(each.node_id for each in rows if each.step == RollStep.FAILED),
         under_way=tuple(each.node_id for each in rows if RollStep(each.step) in UNDER_WAY),
+        away=tuple(each.node_id for each in rows if reached(each) in UNDER_WAY),
     )
 
 
@@ -195,20 +197,43 @@ def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...
     return tuple(found)
 
 
+def _age(at: float, now: float) -> float:
+    return now - at if now >= at else math.inf
+
+
 def _files(files: FilesDocument, now: float) -> FilesObserved:
-    age = now - files.at if now >= files.at else math.inf
+    oldest = min(files.read_at, key=files.read_at.__getitem__, default="")
+    age = _age(files.read_at.get(oldest, files.at), now)
     seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
-    return FilesObserved(age, *seen)
+    differing = [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
+    nodes = [int(str(each.values["node"]).rpartition(" ")[2]) for each in differing]
+    return FilesObserved(
+        age,
+        *seen,
+        oldest,
+        files.limit_s,
+        differing=tuple(zip(nodes, (each.text for each in differing), strict=True)),
+    )
+
+
+def _guards(files: FilesDocument, now: float) -> tuple[GuardObserved, ...]:
+    return tuple(
+        GuardObserved(
+            each.node, each.state, each.reason, _age(files.read_at.get(f"{CONTROLLERS} {each.node}", files.at), now)
+        )
+        for each in files.guards
+    )
 
 
 def _restarts(snapshot: Snapshot, now: float) -> RestartsObserved | None:
     found = document(snapshot, RESTARTS, RestartsDocument)
     if found is None:
         return None
-    age = now - found.at if now >= found.at else math.inf
+    age = _age(found.at if found.oldest_at is None else found.oldest_at, now)
     later = [row.node_id for row in snapshot.road if row.step == RollStep.WHOLE and row.changed_at >= found.at]
     anew = f"brokers are compared anew, since node {later[-1]} was restarted" if later else ""
-    return RestartsObserved(age, found.problem or anew, tuple(map(_change, restart_occurrences(found))))
+    changes = tuple(map(_change, restart_occurrences(found)))
+    return RestartsObserved(age, found.problem or anew, changes, found.limit_s)
 
 
 def _change(found: Occurrence) -> RestartChange:

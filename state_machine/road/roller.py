@@ -11,23 +11,25 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Container
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import structlog
 
 from migrator.driver.checks.replacing import brokers_with_passwords
 from migrator.findings.finding import FindingError, Occurrence, words_of
-from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
+from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, NODE_NOT_AS_JOURNAL, STEP_FAILED
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.asked_parser import KAFKA, kafka_says
+from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory
-from migrator.fleet.render import FileKind
+from migrator.fleet.render import FileKind, Rendered
 from migrator.fleet.repeatable import Repeats
 from migrator.fleet.roll import (
     REACHED_BY,
@@ -75,8 +77,20 @@ from state_machine.road import controllers_back, joining, journal
 from state_machine.road.broker_back import prepare_before, write_back, write_before
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
+from state_machine.road.emergency.left_out import in_turn, left_out, without_answer
+from state_machine.road.emergency.repaired import whole_file
+from state_machine.road.emergency.stops import (
+    Quiet,
+    broker_is_in_sync,
+    broker_may_stop,
+    controller_may_stop,
+    host_answers,
+    takes_nothing,
+)
 from state_machine.road.finalize import give_up
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
+from state_machine.road.hosts.calls import HostThreads
+from state_machine.road.identity.hosts import confirm, not_ended
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.unsent_registrations import UnsentRegistrations, before_its_second_stop
@@ -92,6 +106,11 @@ LOCKED: Final = (NodeAct.PREPARE, NodeAct.STOP)
 """Acts that no service begins without the lock of the cluster."""
 BeforeStop: TypeAlias = Callable[[Snapshot], Awaitable[WaitingReason | None]]
 """Asked between the lock and the journal of a stop. It answers why the node is not stopped."""
+LOOK_PATIENCE_S: Final = 0.5
+"""A round waits so long for the look at a host; after that it goes on, and the look with it."""
+LOOK_BESIDE_S: Final = 0.05
+LOOK_COUNTS_S: Final = 5.0
+"""What a look found long before the round that comes for it, as after a hanging observation, is looked at again."""
 LEAVE_S: Final = 60.0
 """A controller of ours that is asked to stop ends within seconds."""
 
@@ -104,6 +123,16 @@ class _Running:
     node: int
     act: NodeAct
     task: asyncio.Task[dict[str, Any]]
+    since: float
+
+
+@dataclass(slots=True)
+class _Look:
+    """A look at a node's host on its way. row: what the journal had of the node when it began."""
+
+    key: tuple[str, int]
+    row: tuple[str, str]
+    task: asyncio.Task[_Seen]
     since: float
 
 
@@ -123,9 +152,11 @@ class _Work:
 
     repeats: Repeats
     running: _Running | None = None
+    look: _Look | None = None
     seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
     replicas: ReplicasWatch | None = None
     unsent: UnsentRegistrations = field(default_factory=UnsentRegistrations)
+    quiet: Quiet = field(kw_only=True)
 
 
 class Roller:
@@ -142,10 +173,12 @@ class Roller:
         steady: Callable[[], float] = time.monotonic,
         locks: ClusterLocks | None = None,
         replicas: Callable[[Inventory], ReplicasSeen] = read_replicas,
+        hosts: HostThreads | None = None,
         wall: Callable[[], float] | None = None,
     ) -> None:
         """clock: of rows. wall: what maintenance windows are of, where that is another one."""
         self._wall = wall or clock
+        self._hosts = hosts or HostThreads()
         self._locks = locks
         self._replicas = replicas
         self._store = store
@@ -160,7 +193,8 @@ class Roller:
 
     async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
         """One decision. None: every node is whole. An act of the roll before comes to its end first."""
-        work = self._work.setdefault(snapshot.id, _Work(Repeats(self._steady)))
+        work = self._work_of(snapshot)
+        work.quiet.note(_log_of(snapshot))
         if work.running is not None and work.running.roll is not roll:
             return await self._follow(snapshot, work, work.running)
         try:
@@ -169,12 +203,15 @@ class Roller:
             found = error.occurrence
             return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
         rows = snapshot.nodes_of(roll)
-        wanted = _wanted(snapshot, fleet, roll)
-        if {each.id for each in wanted} - {row.node_id for row in rows}:
+        wanted = _wanted(snapshot, fleet, roll, self._clock())
+        going = any(row.step == RollStep.FAILED or RollStep(row.step) in UNDER_WAY for row in rows)
+        if {each.id for each in wanted} - {row.node_id for row in rows} and not going:
             half_way = left_half_way(snapshot, roll) if roll in journal.WAYS_BACK else ()
-            others = (controllers_back.others_away if roll is Roll.OURS else _others_away)(evidence, half_way)
+            others = controllers_back.others_away(evidence, half_way) if roll is Roll.OURS else None
             if others is not None:
                 return WaitingReason(f"waiting: {others}")
+            later = {*without_answer(snapshot), *(_serving(evidence, half_way) if roll is not Roll.OURS else ())}
+            half_way = tuple(each for each in half_way if each not in later)
             away = {each.id: _incarnation(snapshot, each) for each in wanted if each.id in half_way}
             await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock(), away=away)
             return WaitingReason(f"waiting: {roll} is prepared for {len(wanted)} nodes")
@@ -194,23 +231,36 @@ class Roller:
         if self._locks is not None:
             await asyncio.to_thread(self._locks.release, snapshot.id)
 
+    def _work_of(self, snapshot: Snapshot) -> _Work:
+        known = self._work.get(snapshot.id)
+        if known is None:
+            known = self._work[snapshot.id] = _Work(Repeats(self._steady), quiet=Quiet(self._steady))
+        return known
+
     async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
-        work = self._work.setdefault(snapshot.id, _Work(Repeats(self._steady)))
+        work = self._work_of(snapshot)
         if work.running is not None:
             return await self._follow(snapshot, work, work.running)
-        if roll is Roll.ORIGINAL:
-            self._tend_replicas(fleet, work)
+        if work.look is not None and work.look.key[0] != roll:
+            work.look = None
         now = self._clock()
-        rows = {row.node_id: row for row in snapshot.nodes_of(roll)}
+        out = left_out(snapshot, now) if roll in journal.WAYS_BACK else {}
+        if roll is Roll.ORIGINAL:
+            self._tend_replicas(snapshot, fleet, work, out)
+        kept = in_turn(snapshot.nodes_of(roll), out) if roll in journal.WAYS_BACK else snapshot.nodes_of(roll)
+        rows = {row.node_id: row for row in kept}
         seen = {}
         for row in rows.values():
             if RollStep(row.step) in UNDER_WAY:
                 node = fleet.node(row.role, row.node_id)
                 assert node is not None, "nodes that are missing were refused"
-                seen[row.node_id] = await self._node_now(snapshot, evidence, roll, node, row, work)
+                looked = await self._node_now(snapshot, evidence, roll, node, row, work)
+                if looked is None:
+                    return WaitingReason(f"waiting: {self._looking(node, work)}")
+                seen[row.node_id] = looked
         turns = turns_of(snapshot, roll)
         entries = [journal.entry_of(row, now, turns.get(row.node_id, 0)) for row in rows.values()]
-        ready = self._ready(evidence, roll, fleet, work)
+        ready = self._ready(evidence, roll, fleet, work, out)
         decision = decide(
             entries,
             RollNow(
@@ -219,6 +269,9 @@ class Roller:
                 last=self._last(snapshot, evidence, fleet, roll),
                 paused=snapshot.migration.paused or self._outside(fleet),
                 deadline_s=self._settings.node_deadline_s,
+                of_node={each: _ready_of(snapshot, evidence, roll, each, ready, work) for each in rows}
+                if roll in journal.WAYS_BACK
+                else {},
             ),
         )
         match decision:
@@ -239,29 +292,32 @@ class Roller:
                 await self._fail(snapshot, roll, rows[node_id], cause)
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
+                ready = _ready_of(snapshot, evidence, roll, node_id, ready, work)
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
 
-    def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work) -> Verdict:
+    def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work, out: Container[int]) -> Verdict:
         if roll is not Roll.ORIGINAL:
             return cluster_ready(evidence, roll)
         road = road_of(evidence)
         return Verdict(
             (
                 *claim_is_gone(evidence).conditions,
-                *self._whole_by_brokers(fleet, work),
+                *self._whole_by_brokers(fleet, work, out),
                 *canary_is_well(road),
                 nothing_waits_for_restart(road),
             )
         )
 
-    def _tend_replicas(self, fleet: Fleet, work: _Work) -> None:
+    def _tend_replicas(self, snapshot: Snapshot, fleet: Fleet, work: _Work, out: Collection[int]) -> None:
         if work.replicas is None:
-            work.replicas = ReplicasWatch(self._replicas, self._steady, self._clock)
-        work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS)})
+            away = partial(self._hosts.away, snapshot.id)
+            work.replicas = ReplicasWatch(self._replicas, self._steady, away, self._clock)
+        work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS) if each.id not in out}, out)
 
-    def _whole_by_brokers(self, fleet: Fleet, work: _Work) -> tuple[Condition, ...]:
+    def _whole_by_brokers(self, fleet: Fleet, work: _Work, out: Container[int]) -> tuple[Condition, ...]:
         assert work.replicas is not None, "it is tended in each round of this roll"
-        return work.replicas.conditions({each.id for each in fleet.of(BROKERS)}, self._settings.settle_s)
+        wanted = {each.id for each in fleet.of(BROKERS) if each.id not in out}
+        return work.replicas.conditions(wanted, self._settings.settle_s)
 
     def _outside(self, fleet: Fleet) -> str | None:
         """No node is begun outside of the maintenance windows; one that was begun is ended."""
@@ -295,7 +351,7 @@ class Roller:
             if closed is not None:
                 return closed
         before = RECORDED_BEFORE[act]
-        if before is not None and row.step != before:
+        if before is not None and (row.step != before or row.began_at is None):
             at = self._clock()
             columns = {"step": before, "instruction": "", **_registered_now(snapshot, row)}
             if row.step == RollStep.STARTED:
@@ -307,9 +363,11 @@ class Roller:
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
-        coroutine = asyncio.to_thread(self._perform, snapshot, roll, fleet, node, row, act, self._image(snapshot))
+        given = (snapshot, roll, fleet, node, row, act, self._image(snapshot))
+        coroutine = self._hosts.away(snapshot.id, self._perform, *given)
         work.running = _Running(roll, node.id, act, asyncio.create_task(coroutine), self._steady())
         work.seen.pop((roll, node.id), None)
+        work.look = None
         return WaitingReason(f"waiting: {node.name}: {act} begins")
 
     async def _follow(self, snapshot: Snapshot, work: _Work, running: _Running) -> WaitingReason:
@@ -319,9 +377,9 @@ class Roller:
             return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
         work.running = None
         row = next((each for each in snapshot.nodes_of(roll) if each.node_id == running.node), None)
-        if row is None:  # the finalize was given up while its first controller was prepared, which only reads
+        if row is None:  # a rollback or a finalize was given up while its file was read; no node was away
             running.task.exception()
-            return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} is over")
+            return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node} is left as it is")
         try:
             columns = running.task.result()
         except FindingError as error:
@@ -348,7 +406,9 @@ class Roller:
         """On a thread. Returns columns of the journal; raises the finding that stopped it."""
         match act:
             case NodeAct.PREPARE:
-                return self._prepare(snapshot, roll, fleet, node, image)
+                said = confirm(node, snapshot.migration.cluster_id, snapshot.inventory.zookeeper)
+                columns = self._prepare(snapshot, roll, fleet, node, image)
+                return {**columns, "detail": f"{columns['detail']}; {said}"}
             case NodeAct.STOP:
                 if roll in (Roll.STOCK, Roll.OURS):
                     self._stop_ours(snapshot, node)
@@ -357,7 +417,8 @@ class Roller:
                     self._wait_until_left(snapshot, node)
                 return _performed(stopped)
             case NodeAct.WRITE if roll is Roll.OURS and journal.is_sent_back(row):
-                return controllers_back.write_stock_again(fleet, node)
+                kept = (row.rendered_from, kept_for(snapshot, node.id, FileKind.BACK))
+                return controllers_back.write_stock_again(fleet, node, kept)
             case NodeAct.WRITE if roll in journal.WAYS_BACK:
                 kind = FileKind(row.kind)
                 return write_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
@@ -401,7 +462,7 @@ class Roller:
         """For the way back. After the claim is gone, the log says nothing of topic ids any more."""
         kind = KIND_OF[roll]
         assert kind is not None, "a way back has a previous file"
-        columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
+        columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind), self._kafka_says)
         columns = {**columns, "kind": str(kind), "incarnation": _incarnation(snapshot, node)}
         if node.role != BROKERS:
             return columns
@@ -409,6 +470,10 @@ class Roller:
         if disks.trouble is not None:
             raise FindingError(disks.trouble)
         return {**columns, "detail": f"{columns['detail']}; {disks.said}"}
+
+    def _kafka_says(self, rendered: Rendered) -> str:
+        """Before the node is stopped. Raises Z2K-7035."""
+        return kafka_says(rendered, None if self._settings.fleets is None else self._settings.fleets / KAFKA)
 
     def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
         if roll in journal.WAYS_BACK:
@@ -419,14 +484,16 @@ class Roller:
             return whole
         if present is None:
             raise STEP_FAILED.error(act="prepare", node=node.name, reason=f"{node.path} cannot be read by its actuator")
+        if roll is Roll.KRAFT and present.document.value("process.roles") is not None:
+            found = f"{node.path} is a file of KRaft mode already"
+            raise NODE_NOT_AS_JOURNAL.error(node=node.name, step="PENDING", found=found)
         kind = KIND_OF[roll]
         checksum, detail, shown = present.checksum, "its file stays", {}
         if kind is not None:
             rendered = fleet.render(node, present, kind, passwords_encoded=bool(brokers_with_passwords(image)))
             checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
-            kafka = None if self._settings.fleets is None else self._settings.fleets / KAFKA
-            detail = f"{kind} file: {changed or 'nothing'} changes; {kafka_says(rendered, kafka)}"
+            detail = f"{kind} file: {changed or 'nothing'} changes; {self._kafka_says(rendered)}"
         if node.role == BROKERS and roll is not Roll.JOIN:  # which moves no log aside
             disks = look_at_disks(node, image, with_ids=True)
             if disks.trouble is not None:
@@ -451,9 +518,12 @@ class Roller:
             raise STEP_FAILED.error(act="write", node=node.name, reason=f"{node.path} cannot be read by its actuator")
         if present.checksum == row.checksum:
             return self._allow(snapshot, node, present.content) if roll is Roll.FINAL else None
-        rendered = fleet.render(node, present, kind)
-        if row.rendered_from != present.checksum or rendered.checksum != row.checksum:
-            reason = f"{node.path} is not the file that was looked at before the stop"
+        base = whole_file(
+            node, present, row.rendered_from, row.checksum, lambda kept: fleet.render(node, kept, kind).content
+        )
+        rendered = fleet.render(node, base, kind)
+        if rendered.checksum != row.checksum:
+            reason = f"{node.path}: the inventory means another file by now than before the stop"
             raise STEP_FAILED.error(act="write", node=node.name, reason=reason)
         allowed = self._allow(snapshot, node, rendered.content) if roll is Roll.FINAL else None
         written = write_file(node.actuator, node.id, node.path, rendered.content, Present(node.path, present.content))
@@ -529,27 +599,33 @@ class Roller:
 
     async def _node_now(
         self, snapshot: Snapshot, evidence: Evidence, roll: Roll, node: FleetNode, row: RoadNode, work: _Work
-    ) -> NodeNow:
+    ) -> NodeNow | None:
+        """None: its host has not answered yet."""
         seen = work.seen.get((roll, node.id))
         if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
-            image = self._image(snapshot)
-            seen = await asyncio.to_thread(self._look_at_node, node, row, image)
-            answers = roll in (Roll.STOCK, Roll.OURS) and self._ours_runs(snapshot, node)
-            if roll is Roll.OURS and row.step == RollStep.STARTED and not journal.is_sent_back(row):
-                seen.process = controllers_back.process_of(snapshot, row, answers)
-            elif answers:
-                seen.process = ProcessState.RUNNING
-            work.seen[roll, node.id] = seen
+            # while one that was started becomes whole, the look before counts until the next one has its answer
+            stands = seen if row.step == RollStep.STARTED and seen is not None and self._is_young(seen) else None
+            patience_s = LOOK_PATIENCE_S if stands is None else LOOK_BESIDE_S
+            looked = await self._looked(snapshot, roll, node, row, work, patience_s)
+            if looked is not None:
+                self._with_ours(snapshot, roll, node, row, looked)
+                work.seen[roll, node.id] = looked
+            seen = looked or stands
+            if seen is None:
+                return None
         if roll is Roll.ORIGINAL:
             whole = self._original_whole(evidence, snapshot, node, seen, work)
+            gone = _is_gone_in_zookeeper(snapshot, node)
             return NodeNow(
                 seen.process,
                 whole,
-                gone=_is_gone_in_zookeeper(snapshot, node),
+                gone=gone,
                 file_is_rendered=seen.rendered,
                 trouble=work.repeats.trouble(roll, node.id),
+                not_ended=not_ended(node, seen.process, gone=gone),
             )
-        whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
+        known = _log_of(snapshot)
+        whole = node_whole(evidence, roll, row, known, seen.process, seen.rendered, seen.disks, work.quiet)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
         stock = roll in (Roll.STOCK, Roll.SOAK, Roll.FINAL)
         return NodeNow(
@@ -559,6 +635,7 @@ class Roller:
             file_is_rendered=seen.rendered,
             registered_anew=_registered_anew(snapshot, row),
             trouble=work.repeats.trouble(roll, node.id),
+            not_ended=not_ended(node, seen.process, gone=gone),
             registers_never=stock
             and seen.rendered is True
             and work.unsent.is_due(row, _log_of(snapshot), self._steady()),
@@ -577,7 +654,43 @@ class Roller:
             "it is registered in ZooKeeper", there, "it is" if there else "it is not in /brokers/ids"
         )
         disks = () if seen.disks is None else (seen.disks,)
-        return Verdict((*own, registered, *self._whole_by_brokers(fleet, work), *disks))
+        out = left_out(snapshot, self._clock())
+        return Verdict((*own, registered, *self._whole_by_brokers(fleet, work, out), *disks))
+
+    def _with_ours(self, snapshot: Snapshot, roll: Roll, node: FleetNode, row: RoadNode, seen: _Seen) -> None:
+        """A controller of ours has its process elsewhere than the host's supervisor says."""
+        answers = roll in (Roll.STOCK, Roll.OURS) and self._ours_runs(snapshot, node)
+        if roll is Roll.OURS and row.step == RollStep.STARTED and not journal.is_sent_back(row):
+            seen.process = controllers_back.process_of(snapshot, row, answers)
+        elif answers:
+            seen.process = ProcessState.RUNNING
+
+    async def _looked(
+        self, snapshot: Snapshot, roll: Roll, node: FleetNode, row: RoadNode, work: _Work, patience_s: float
+    ) -> _Seen | None:
+        """A look that began with this row. One that hangs holds no round: it goes on, and None is the answer."""
+        key, now = (str(roll), node.id), (row.step, row.checksum)
+        look = work.look
+        if look is None or look.key != key or (look.task.done() and not self._counts(look, now)):
+            coroutine = self._hosts.away(snapshot.id, self._look_at_node, node, row, self._image(snapshot))
+            work.look = look = _Look(key, now, asyncio.create_task(coroutine), self._steady())
+        await asyncio.wait({look.task}, timeout=patience_s)
+        if not look.task.done() or look.row != now:
+            return None
+        work.look = None
+        return look.task.result()
+
+    def _counts(self, look: _Look, row: tuple[str, str]) -> bool:
+        """Of one that is over: the node is where it was, and that is not long ago."""
+        failed = look.task.exception() is not None
+        return look.row == row and (failed or self._is_young(look.task.result()))
+
+    def _is_young(self, seen: _Seen) -> bool:
+        return self._steady() - seen.at < LOOK_COUNTS_S
+
+    def _looking(self, node: FleetNode, work: _Work) -> str:
+        seconds = 0.0 if work.look is None else self._steady() - work.look.since
+        return f"{node.name}: its host is looked at ({seconds:.0f} s)"
 
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
@@ -586,12 +699,15 @@ class Roller:
         except FindingError as error:
             log.warning("roll.status_not_read", node=node.id, reason=str(error))
             process = ProcessState.NOT_READ
+        looks_at_disks = node.role == BROKERS and row.step == RollStep.STARTED and row.roll != Roll.JOIN
+        directories = node.node.log_dirs if looks_at_disks else ()
+        node = replace(node, actuator=read_ahead(node.actuator, [node.path, *directories]))
         try:
             content = node.actuator.read(node.path)
         except FindingError:
             content = None
         seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
-        if node.role == BROKERS and row.step == RollStep.STARTED and row.roll != Roll.JOIN:
+        if looks_at_disks:
             disks = look_at_disks(node, image, with_ids=False)
             codes = () if disks.trouble is None else (disks.trouble.code,)
             said = disks.said if disks.trouble is None else disks.trouble.text
@@ -603,7 +719,7 @@ class Roller:
         one of the brokers. The way back is the way there in reverse.
         """
         if roll is Roll.BACK:
-            return frozenset()
+            return frozenset(without_answer(snapshot))
         if roll is Roll.ORIGINAL:
             holds = evidence.holder is Holder.ZOOKEEPER_BROKER and evidence.holder_id is not None
             return frozenset({evidence.holder_id or 0}) if holds else frozenset()
@@ -644,6 +760,7 @@ class Roller:
 def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
     """What has to hold before any node of this roll is stopped."""
     road = road_of(evidence)
+    back = (no_later_kafka(evidence.later), log_is_observed(road), *canary_is_well(road))
     common = (log_is_observed(road), every_broker_is_ready(road), *replicas_are_whole(road), replicas_are_settled(road))
     common = (no_later_kafka(evidence.later), *common, *canary_is_well(road))
     zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
@@ -655,27 +772,45 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
             return Verdict((*common, zookeeper_follows(road), nothing_waits_for_restart(road)))
         case Roll.BACK:
             # a flag that is on lets the broker halt when a directory is offline
-            way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road))
-            return Verdict((*common, zookeeper, *way))
+            way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road, every=False))
+            return Verdict((*back, zookeeper, *way))
         case Roll.ORIGINAL:
             return claim_is_gone(evidence)
-        case Roll.STOCK | Roll.SOAK | Roll.OURS:
+        case Roll.OURS:
+            follows = () if _ours_will_follow(road) else (zookeeper_follows(road),)
+            guards = guards_are_proven(road, road.left_out)
+            return Verdict((*back, zookeeper, claim_is_ours(evidence), *follows, *guards))
+        case Roll.STOCK | Roll.SOAK:
             # in the soak a controller restarts from a snapshot of its own
             wrote = (snapshots_are_written(road),) if roll is Roll.SOAK else ()
             # with the flag on, a stock controller does not start while ZooKeeper is away
             claim = claim_is_ours(evidence)
             guards = guards_are_proven(road)
-            follows = () if _ours_will_follow(road, roll) else (zookeeper_follows(road),)
-            return Verdict((*common, zookeeper, claim, *follows, voters_follow(road), *guards, *wrote))
+            return Verdict((*common, zookeeper, claim, zookeeper_follows(road), voters_follow(road), *guards, *wrote))
         case Roll.FINAL:
             return Verdict((*common, every_registration_is_kraft(road), voters_follow(road)))
 
 
-def _ours_will_follow(road: RoadEvidence, roll: Roll) -> bool:
+def _ready_of(snapshot: Snapshot, evidence: Evidence, roll: Roll, node: int, cluster: Verdict, work: _Work) -> Verdict:
+    """Of one node of a way back: what its stop would make worse, and nothing else (stops.py)."""
+    if roll not in journal.WAYS_BACK:
+        return cluster
+    road, silent = road_of(evidence), without_answer(snapshot)
+    answers = host_answers(f"{ROLE_OF[roll]} {node}", silent.get(node))
+    if roll is Roll.OURS:
+        return Verdict((answers, *cluster.conditions, *controller_may_stop(road, node)))
+    if roll is Roll.ORIGINAL:
+        at_stake = 0 if work.replicas is None else work.replicas.at_stake(node)
+        return Verdict((answers, *cluster.conditions, takes_nothing(road, node, at_stake)))
+    own = broker_may_stop(road, node, _log_of(snapshot).broker(node), work.quiet)
+    return Verdict((answers, *cluster.conditions, *own))
+
+
+def _ours_will_follow(road: RoadEvidence) -> bool:
     """Stock that finds configuration of clients' metrics in the log never comes to the end of its comparison with
     ZooKeeper. No broker reads ZooKeeper then; ours bring it up to date before one does (`ours_lead_again`).
     """
-    return roll is Roll.OURS and not road.zookeeper
+    return not road.zookeeper
 
 
 def node_whole(
@@ -686,12 +821,14 @@ def node_whole(
     process: ProcessState,
     rendered: bool | None,
     disks: Condition | None,
+    quiet: Quiet,
 ) -> Verdict:
     """What has to hold of the node that was started, before the next one."""
     road = road_of(evidence)
     own = (*own_process(process, rendered), log_is_observed(road))
     if row.role == BROKERS:
-        return Verdict((*own, *_broker_whole(evidence, roll, row, observed), *(() if disks is None else (disks,))))
+        broker = _broker_whole(evidence, roll, row, observed, quiet)
+        return Verdict((*own, *broker, *(() if disks is None else (disks,))))
     return Verdict((*own, *_controller_whole(evidence, roll, row, observed)))
 
 
@@ -702,7 +839,9 @@ def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition
     )
 
 
-def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
+def _broker_whole(
+    evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation, quiet: Quiet
+) -> tuple[Condition, ...]:
     road = road_of(evidence)
     broker = observed.broker(row.node_id)
     mode = "ZooKeeper" if roll is Roll.JOIN or row.kind == FileKind.BACK else "KRaft"
@@ -714,6 +853,9 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
     fresh = broker.incarnation != row.incarnation
     # in ZooKeeper mode a broker assigns no directory
     left = broker.unassigned_dirs if mode == "KRaft" else 0
+    whole = (*replicas_are_whole(road), replicas_are_settled(road))
+    if roll is Roll.BACK:
+        whole = broker_is_in_sync(road, row.node_id, broker, quiet)
     return (
         *live,
         Condition("the broker registered anew", fresh, f"incarnation {broker.incarnation}"),
@@ -721,8 +863,7 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
         Condition("it is unfenced", broker.ready, "it is" if broker.ready else "fenced or shutting down"),
         Condition("every directory of its replicas is assigned", not left, f"{left} are not"),
         Condition("every directory is online", not broker.offline_dirs, f"{broker.offline_dirs} are offline"),
-        *replicas_are_whole(road),
-        replicas_are_settled(road),
+        *whole,
     )
 
 
@@ -797,8 +938,8 @@ def _is_gone(snapshot: Snapshot, node: FleetNode) -> bool:
     return voter is None or voter.fetched_ms_ago is None or voter.fetched_ms_ago > 10_000
 
 
-def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll) -> tuple[FleetNode, ...]:
-    """Of a way back only the nodes that need it."""
+def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll, now: float) -> tuple[FleetNode, ...]:
+    """Of a way back only the nodes that need it, and that nobody left out by name."""
     nodes = fleet.of(ROLE_OF[roll])
     match roll:
         case Roll.OURS:
@@ -809,17 +950,19 @@ def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll) -> tuple[FleetNode, ..
             needed = to_original_file(snapshot)
         case _:
             return nodes
-    return tuple(each for each in nodes if each.id in needed)
+    out = left_out(snapshot, now)
+    return tuple(each for each in nodes if each.id in needed and each.id not in out)
 
 
-def _others_away(evidence: Evidence, away: tuple[int, ...]) -> str | None:
-    """A broker that another roll left half-way is stopped first; not while it serves and another one does not."""
+def _serving(evidence: Evidence, half_way: tuple[int, ...]) -> tuple[int, ...]:
+    """Of brokers that another roll left half-way, those that serve while another one does not: they wait for their turn
+    like any broker. All others are stopped first.
+    """
     road = road_of(evidence)
-    missing = sorted(set(road.not_ready) - set(away))
-    serving = [each for each in away if each not in road.not_ready and each in (*road.kraft, *road.zookeeper)]
-    if road.log_problem or not missing or not serving:
-        return None
-    return f"brokers {serving} are not stopped while brokers {missing} are fenced or shutting down"
+    missing = set(road.not_ready) - set(half_way)
+    if road.log_problem or not missing:
+        return ()
+    return tuple(each for each in half_way if each not in road.not_ready and each in (*road.kraft, *road.zookeeper))
 
 
 def _is_gone_in_zookeeper(snapshot: Snapshot, node: FleetNode) -> bool:

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,8 @@ from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.road_observations import CONTROLLERS, Roll
 from state_machine.road.documents import INTENT, SOAK, IntentDocument, SoakDocument, document
-from state_machine.road.fleet import Fleets
+from state_machine.road.fleet import FleetNode, Fleets
+from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.roller import cluster_ready
 from state_machine.store import Snapshot, Store
 from state_machine.times.stretches import Stretch, passed
@@ -84,7 +86,9 @@ class SoakActs:
         observer: ClusterObserver,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
+        hosts: HostThreads | None = None,
     ) -> None:
+        self._hosts = hosts or HostThreads()
         self._store = store
         self._fleets = fleets
         self._observer = observer
@@ -160,7 +164,7 @@ class SoakActs:
                 return None
         if self._steady() - work.snapshots_at >= SNAPSHOTS_EVERY_S:
             work.snapshots_at = self._steady()
-            work.snapshots = asyncio.create_task(asyncio.to_thread(self._list_snapshots, snapshot))
+            work.snapshots = asyncio.create_task(self._hosts.away(snapshot.id, self._list_snapshots, snapshot))
         return None
 
     def _list_snapshots(self, snapshot: Snapshot) -> dict[str, Any]:
@@ -169,12 +173,10 @@ class SoakActs:
         began = {row.node_id: row.log_end for row in snapshot.nodes_of(Roll.STOCK)}
         newest: dict[str, int] = {}
         not_listed = []
-        for node in fleet.of(CONTROLLERS):
-            directory = f"{node.node.metadata_directory}/{METADATA_LOG}"
-            try:
-                names = node.actuator.list(directory)
-            except FindingError:
-                names = None
+        calls = self._hosts.calls(snapshot.id)
+        listed = [(node, calls.begin(node.node.host, partial(_listed, node))) for node in fleet.of(CONTROLLERS)]
+        for node, call in listed:
+            names = call.result.result()
             if names is None:
                 not_listed.append(node.id)
                 continue
@@ -191,3 +193,11 @@ class SoakActs:
             self._store.record_document(snapshot.id, kind, found, at=self._clock())
 
         await self._store.away(write)
+
+
+def _listed(node: FleetNode) -> tuple[str, ...] | None:
+    """Blocks on its host."""
+    try:
+        return node.actuator.list(f"{node.node.metadata_directory}/{METADATA_LOG}")
+    except FindingError:
+        return None

@@ -11,7 +11,7 @@ Source: Kafka 3.9 operations page, "Reverting to ZooKeeper mode"; failure cases 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from statistics import median
 from typing import Any, Final
 
@@ -21,9 +21,10 @@ from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.clusters.observe import Observation
 from state_machine.policy.phases import CONSENTED_FROM, LED_BACK_FROM, Phase
-from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
+from state_machine.policy.road_observations import BROKERS, CONTROLLERS, ApprovalObserved, Roll, WayBack
 from state_machine.road import controllers_back
 from state_machine.road.documents import FILES, LIMITS, FilesDocument, LimitsDocument, document
+from state_machine.road.emergency.left_out import left_out, nodes_left_out, without_answer
 from state_machine.store import Snapshot, reached
 from state_machine.tables import RoadNode
 
@@ -39,8 +40,9 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     lost = loss_of(snapshot)
     if snapshot.phase not in LED_BACK_FROM and not snapshot.led_back:
         return WayBack(lost=lost, consent=_consent(snapshot, lost, now))
-    restarts = into_zookeeper_mode(snapshot)
-    files = document(snapshot, FILES, FilesDocument)
+    files, out, silent = document(snapshot, FILES, FilesDocument), left_out(snapshot, now), without_answer(snapshot)
+    restarts = tuple(each for each in into_zookeeper_mode(snapshot) if each not in out)
+    controllers = tuple(each for each in controllers_back.to_put_back(snapshot) if each not in out)
     look = snapshot.observation
     status = None if look is None or look.active is None else look.active.status
     mirror = None if status is None else status.dual_write
@@ -48,19 +50,26 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     limits = document(snapshot, LIMITS, LimitsDocument) or LimitsDocument()
     return WayBack(
         restarts=restarts,
-        again=_as_found(snapshot),
-        not_kept=_not_kept(snapshot, restarts, files),
+        again=tuple(each for each in _as_found(snapshot) if each not in out),
+        not_kept=_not_kept(snapshot, restarts, files, out),
         lost=lost,
         consent=_consent(snapshot, lost, now),
         orders=None if mirror is None else mirror.orders_count,
         seconds=_seconds(snapshot, (Roll.JOIN, Roll.KRAFT, Roll.BACK)),
-        controllers=controllers_back.to_put_back(snapshot),
+        controllers=controllers,
         controller_seconds=_seconds(snapshot, (Roll.STOCK, Roll.SOAK, Roll.OURS)),
         settle_s=limits.settle_s,
         unforeseen=_unforeseen(snapshot, lost),
         equal=equal,
         said=said,
         epoch_gap=_epoch_gap(snapshot),
+        unknown=tuple(
+            f"{role} {node} ({silent[node]})"
+            for role, nodes in ((CONTROLLERS, controllers), (BROKERS, restarts))
+            for node in nodes
+            if node in silent
+        ),
+        left_out=tuple(f"{each.name} by {each.owner} ({each.reason})" for each in nodes_left_out(snapshot, now)),
     )
 
 
@@ -151,8 +160,11 @@ def _as_found(snapshot: Snapshot) -> tuple[int, ...]:
     return tuple(row.node_id for row in snapshot.nodes_of(Roll.JOIN) if _wrote(row))
 
 
-def _not_kept(snapshot: Snapshot, restarts: Sequence[int], files: FilesDocument | None) -> tuple[str, ...]:
-    found = [] if files is None else list(files.not_kept)
+def _not_kept(
+    snapshot: Snapshot, restarts: Sequence[int], files: FilesDocument | None, out: Container[int]
+) -> tuple[str, ...]:
+    said = () if files is None else files.not_kept
+    found = [each for each in said if int(each.partition(":")[0].rpartition(" ")[2]) not in out]
     found += [
         f"broker {node}: this migration did not restart it into KRaft mode"
         for node in restarts

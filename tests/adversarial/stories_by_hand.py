@@ -34,6 +34,7 @@ from tests.adversarial.stories_back import (
     soak,
 )
 from tests.adversarial.stories_support import (
+    NOT_DONE_YET,
     ByCommandLine,
     create,
     elect_in_a_row,
@@ -236,7 +237,11 @@ def back_by_command_line(laboratory: Laboratory) -> None:
     print(line, flush=True)
     assert line.startswith("rollback  not possible now"), line
     assert lost in line.partition("; lost: ")[2], line
-    consented = service.command(stage.migration, "approve", "--to", "ROLLING_BACK", "--reason", "nobody needs it")
+    words = ("approve", "--to", "ROLLING_BACK", "--reason", "nobody needs it")
+    shown = service.command(stage.migration, *words)
+    assert (shown.returncode, f"lost: {lost}" in shown.stdout) == (NOT_DONE_YET, True), shown.stdout + shown.stderr
+    digest = next(line.split()[1] for line in shown.stdout.splitlines() if line.startswith("digest "))
+    consented = service.command(stage.migration, *words, "--digest", digest)
     assert consented.returncode == 0, consented.stdout + consented.stderr
 
     back_under_stock(stage, found, ours, sorted(ours), kills_at=2)

@@ -7,6 +7,7 @@ Elsewhere: the stories (stories_forward.py, stories_back.py, stories_by_hand.py)
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -43,6 +44,9 @@ class ByCommandLine(LabService):
         words = ["--json", "--no-wait"]
         words += ["--to", to] if to else []
         words += ["--reason", reason] if reason else []
+        if word == "approve":
+            shown = self.command(migration, word, "--json", "--to", to or "FINALIZING", who=who)
+            words += ["--digest", json.loads(shown.stdout)["digest"]]
         done = self.command(migration, word, *words, who=who)
         if done.returncode not in (0, NOT_DONE_YET):
             said = f"{done.stdout} {done.stderr}"

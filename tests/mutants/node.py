@@ -204,4 +204,11 @@ FAULTS: Final = (
         "a successor deletes what others put into ZooKeeper since the copy, and nobody is told",
         of("test_successor_before_dual_write.py"),
     ),
+    Fault(
+        NODE + "transport/connections.py",
+        "self._close_the_longest_silent(self._newcomers, 0.0) or ",
+        "",
+        "whoever cannot authenticate closes the connections of brokers",
+        of("test_connections.py"),
+    ),
 )

@@ -341,6 +341,7 @@ class _Seed:
             at=now - 20,
             checksums={f"{role} {each.id}": checksum_of(f"{role} {each.id}".encode()) for role, each in nodes},
             not_read=("controller 3002: /etc/kafka/controller.properties: its actuator cannot read files",),
+            named=tuple(each.id for each in self.inventory.brokers),
             waivers=tuple(
                 WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
                 for each in self.inventory.waivers

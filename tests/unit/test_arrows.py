@@ -34,6 +34,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "findings": "",
         "control_api": "",
         "tls": "",
+        "http": "",
         "commands": "",
         "wire": "findings",
         "wire.errors": "",
@@ -43,13 +44,14 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "zk.session": "zk.znodes model tls findings",
         "controller": "model wire records wire.errors findings",
         "driver": "control_api model wire records zk.znodes findings",
-        "node": "control_api raft controller driver wire wire.errors zk.znodes zk.session model tls commands findings",
+        "node": "control_api raft controller driver wire wire.errors zk.znodes zk.session model tls http "
+        "commands findings",
         "audit": "model wire zk.znodes zk.session findings",
         "fleet": "model wire commands findings",
         "lab": "findings",
         "state_machine": "control_api model findings wire raft controller driver zk.znodes zk.session node audit fleet "
         "tls",
-        "api": "state_machine control_api model findings",
+        "api": "state_machine control_api model http findings",
     }.items()
 }
 

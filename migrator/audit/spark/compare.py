@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome
+from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome, within_bytes
 from migrator.audit.log_fold import Fold
 from migrator.audit.log_states import NO_OFFSET, OffsetRange
 from migrator.audit.normalise import FAMILIES
@@ -189,11 +189,11 @@ def counts(verdicts: DataFrame) -> Counts:
     return Counter({(row["family"], row["outcome"]): row["keys"] for row in found})
 
 
-def first_differences(verdicts: DataFrame, outcomes: Sequence[KeyOutcome], most: int) -> list[Difference]:
-    """The first `most`, in the order of reports."""
+def first_differences(verdicts: DataFrame, outcomes: Sequence[KeyOutcome], most: int) -> tuple[list[Difference], int]:
+    """The first `most`, in the order of reports, and how many there are beside them."""
     wanted = verdicts.where(F.col("outcome").isin(*[each.value for each in outcomes]) & (F.col("kind") != ""))
     ordered = wanted.orderBy(_place(), "key", "field").limit(most)
-    return [
+    found = [
         Difference(
             family=row["family"],
             key=row["key"],
@@ -205,6 +205,8 @@ def first_differences(verdicts: DataFrame, outcomes: Sequence[KeyOutcome], most:
         )
         for row in ordered.collect()
     ]
+    kept = within_bytes(found)
+    return kept, (wanted.count() if len(found) == most or len(kept) < len(found) else len(found)) - len(kept)
 
 
 def _place() -> Column:

@@ -43,6 +43,7 @@ from migrator.audit.compare import (
     AuditReport,
     ExpectedDifferences,
     KeyOutcome,
+    left_off,
     no_counts,
     rounded,
 )
@@ -428,8 +429,10 @@ class _Audit:
         same = not any(each.different or each.not_read for each in families.values())
         meant = any(each.expected for each in families.values())
         failing = [KeyOutcome.DIFFERENT, KeyOutcome.NOT_READ]
-        different = [] if same else first_differences(verdicts, failing, DIFFERENCES_SHOWN)
-        expected = first_differences(verdicts, [KeyOutcome.EXPECTED], DIFFERENCES_SHOWN) if meant else []
+        different, more = ([], 0) if same else first_differences(verdicts, failing, DIFFERENCES_SHOWN)
+        expected, meant_more = (
+            first_differences(verdicts, [KeyOutcome.EXPECTED], DIFFERENCES_SHOWN) if meant else ([], 0)
+        )
         self.clock.lap("report")
         return AuditReport(
             same=same,
@@ -440,6 +443,7 @@ class _Audit:
             zk=self.kept.zk,
             kraft=self.kept.kraft,
             engine="spark",
+            left_off=left_off(differences=more, expected=meant_more),
         )
 
     def _last_word(self) -> DataFrame:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Final
-
-import structlog
+from typing import Any, Final
 
 from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.features import unknown_api_versions
 from migrator.controller.requests import host_text
 from migrator.findings.finding import FindingError
+from migrator.http.said_once import SaidOnce
 from migrator.node.listener.controller_apis import Caller, ControllerApis
 from migrator.node.on_thread import on_thread
 from migrator.node.transport.acceptor import Acceptor
@@ -44,8 +43,6 @@ from migrator.wire.frames import (
     read_request_header,
 )
 from migrator.wire.messages.handshake import SaslAuthenticateRequest, SaslHandshakeRequest
-
-log = structlog.get_logger()
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -85,6 +82,7 @@ class ControllerServer:
         self._places = connections or Connections()
         self._acceptor = Acceptor(self._places, self._accept, on_ended)
         self._connections: set[asyncio.Task[None]] = set()
+        self._refusals = SaidOnce("connection.refused")
 
     @property
     def certificates(self) -> RenewedContext | None:
@@ -125,20 +123,26 @@ class ControllerServer:
                 await self._enter(reader, writer, caller)
             while True:
                 frame = await self._next_frame(reader, place, caller)
+                self._places.has_asked(place)
                 writer.write(await self._answer(frame, caller))
                 await writer.drain()
         except ssl.SSLError as error:
-            log.warning("connection.refused", peer=str(peer), reason=f"TLS: {error.reason or error}")
+            self._refused(peer, error, f"TLS: {error.reason or error}")
         except _NotEntered as error:
-            log.warning("connection.refused", peer=str(peer), reason=str(error))
+            self._refused(peer, error, str(error))
         except (asyncio.IncompleteReadError, ConnectionError, _SilentForTooLong):
             pass  # the peer is gone, or as good as gone
-        except TimeoutError:
-            log.warning("connection.refused", peer=str(peer), reason=f"not authenticated in {ENTER_WITHIN_S:.0f} s")
+        except TimeoutError as error:
+            self._refused(peer, error, f"not authenticated in {ENTER_WITHIN_S:.0f} s")
         except FindingError as error:
-            log.warning("connection.refused", peer=str(peer), reason=str(error))
+            self._refused(peer, error, str(error))
         finally:
             writer.close()
+
+    def _refused(self, peer: Any, error: Exception, reason: str) -> None:
+        """One line a minute of each host and kind of trouble."""
+        host = str(peer[0]) if peer else ""
+        self._refusals.say(f"{host} {type(error).__name__}", peer=str(peer), reason=reason)
 
     async def _next_frame(self, reader: asyncio.StreamReader, place: ConnectionPlace, caller: Caller) -> bytes:
         try:

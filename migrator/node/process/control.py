@@ -16,6 +16,7 @@ import secrets
 import socket
 import stat
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -30,12 +31,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from migrator.control_api.control_file import CONTROL_FILE, NO_TOKEN, TOKEN, ControlFile
 from migrator.control_api.operations import CANCEL, Cancelled, DriverOperation, OperationAccepted
 from migrator.control_api.status import ControllerStatus
 from migrator.findings.finding import FindingError, words_of
-from migrator.findings.quorum import CONFIG_NOT_HONOURED
+from migrator.findings.quorum import CONFIG_NOT_HONOURED, CONTROL_CONNECTION_CLOSED
+from migrator.http.bounded_body import BoundedBody
+from migrator.http.bounded_port import PortLimits, bounded
 from migrator.node.config.properties import RemoteControl
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.quorum.metrics import Metrics
@@ -45,9 +49,12 @@ from migrator.tls.renewal import RenewedContext
 
 ASK_TIMEOUT_S = 5.0
 BACKLOG: Final = 16
-REQUESTS_MAX: Final = 32
 HANDSHAKE_S: Final = 5.0
 BODY_BYTES_MAX: Final = 4096
+LIMITS: Final = PortLimits(connections=32, code=CONTROL_CONNECTION_CLOSED.code, backlog=BACKLOG)
+"""Of each port: the descriptors belong to the log, and anybody on this machine reaches loopback."""
+METRICS_EVERY_S: Final = 0.5
+"""Metrics need no token: however often somebody asks, the quorum's loop is asked twice a second."""
 TOKENS_MAX: Final = 2
 TOKEN_FILE_BYTES_MAX: Final = 4096
 
@@ -89,6 +96,8 @@ class ControlServer:
         self.certificates = None if remote is None else server_context(remote.security)
         self._servers: list[uvicorn.Server] = []
         self._threads: list[threading.Thread] = []
+        self._last_status: tuple[float, ControllerStatus] | None = None
+        self._status_lock = threading.Lock()
         self.url = ""
         self.remote_port: int | None = None
 
@@ -114,21 +123,20 @@ class ControlServer:
 
     def _serve(self, app: Asgi, host: str, port: int, certificates: RenewedContext | None = None) -> int:
         """Listen on a thread of its own; returns the port."""
-        most = None if certificates is None else REQUESTS_MAX
-        config = uvicorn.Config(app, log_level="error", lifespan="off", limit_concurrency=most)
-        config.load()
-        config.ssl = None if certificates is None else certificates.for_a_server()
-        server = uvicorn.Server(config)
         both = host == "::" and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET  # a name is that of its IPv4 address
         # who reads the control file may connect at once
-        listening = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        bound = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        config, listening = bounded(app, bound, LIMITS, log_level="error", lifespan="off")
+        config.load()
+        config.ssl = None if certificates is None else certificates.for_a_server()
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=_run, args=(server, listening), name="control", daemon=True)
         thread.start()
         self._servers.append(server)
         self._threads.append(thread)
-        bound: int = listening.getsockname()[1]
-        return bound
+        number: int = listening.getsockname()[1]
+        return number
 
     def _on_loop(self, function: Callable[[], Any]) -> Any:
         """Run on the quorum's loop and wait for the result."""
@@ -141,6 +149,13 @@ class ControlServer:
         except TimeoutError as error:
             raise HTTPException(503, "the controller's loop does not answer") from error
 
+    def _recent_status(self) -> ControllerStatus:
+        with self._status_lock:
+            now = time.monotonic()
+            if self._last_status is None or now - self._last_status[0] >= METRICS_EVERY_S:
+                self._last_status = (now, self._on_loop(self._status))
+            return self._last_status[1]
+
     def _ask(self, refusal: str, operation: Callable[[DriverNode], bool]) -> None:
         """Hand an operation to the driver; one that it does not keep is refused, with where the driver is."""
         if self._on_loop(lambda: self._driver is not None and operation(self._driver)):
@@ -148,7 +163,7 @@ class ControlServer:
         now = None if self._driver is None else self._driver.now
         raise HTTPException(409, refusal if now is None else f"{refusal}: {now.state}, {now.reason}")
 
-    def _app(self, *, guarded: bool = False) -> Starlette:
+    def _app(self, *, guarded: bool = False) -> Asgi:
         """guarded: somebody has looked at the token already. What asks the quorum's loop does so on a thread."""
 
         def authorized(request: Request) -> None:
@@ -161,7 +176,7 @@ class ControlServer:
             return PlainTextResponse("ok")
 
         def metrics(request: Request) -> Response:
-            return PlainTextResponse(self._metrics.text(msgspec.to_builtins(self._on_loop(self._status))))
+            return PlainTextResponse(self._metrics.text(msgspec.to_builtins(self._recent_status())))
 
         def status(request: Request) -> Response:
             authorized(request)
@@ -204,7 +219,8 @@ class ControlServer:
             operation(DriverOperation.ABORT, abort),
             operation(DriverOperation.ROLL_BACK, rollback),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _say_refusal})
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _say_refusal})
+        return BoundedBody(app, lambda _: BODY_BYTES_MAX, _body_too_large)
 
 
 def _body(given: bytes) -> Body:
@@ -253,11 +269,11 @@ class TokenCheck:
         if not any(secrets.compare_digest(given, each) for each in wanted):
             await _refuse(401, "the token of this controller is needed")(scope, receive, send)
             return
-        length = headers.get(b"content-length", b"0")
-        if b"transfer-encoding" in headers or not length.isdigit() or int(length) > BODY_BYTES_MAX:
-            await _refuse(413, f"a body has {BODY_BYTES_MAX} bytes at most")(scope, receive, send)
-            return
         await self._app(scope, receive, send)
+
+
+def _body_too_large(_: Scope, most: int) -> JSONResponse:
+    return _refuse(413, f"a body has {most} bytes at most")
 
 
 def _refuse(code: int, detail: str) -> JSONResponse:

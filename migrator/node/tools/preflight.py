@@ -36,9 +36,9 @@ from migrator.findings.content import (
 )
 from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
 from migrator.findings.finding import FindingError, Occurrence, Severity
-from migrator.findings.preflight import EXAMPLE_DIRECTORY, EXPORT_REFUSED, ZNODES_OF_OTHERS
+from migrator.findings.preflight import BROKER_SETTING_FORBIDS, EXAMPLE_DIRECTORY, EXPORT_REFUSED, ZNODES_OF_OTHERS
 from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
-from migrator.model.broker_settings import NOT_KNOWN
+from migrator.model.broker_settings import NOT_KNOWN, has_no_way
 from migrator.model.connect_string import chroot_of
 from migrator.model.values import Broker, SecurityProtocol
 from migrator.node.brokers.applied import ask_now, registered
@@ -86,7 +86,8 @@ def check(
     ask: Callable[[str, int], Sequence[ServerLimit]] | None = None,
     ask_brokers: AskBrokers = ask_now,
 ) -> tuple[Tree, list[Occurrence]]:
-    """Everything that can be known without a running quorum.
+    """Everything that can be known without a running quorum. What blocks comes first, and before all of it what no
+    repair of the cluster helps against.
 
     controllers: their waivers count, as before a takeover.
     brokers: id and settings of each whose file is given (fleet.takeover_settings), judged as the takeover gate does.
@@ -109,7 +110,14 @@ def check(
     found += _restart_findings(tree, first, ask_brokers)
     found += _limit_findings(session.connect, configs, ask) if ask else ()
     found += foreign_sessions(session) if clients else ()
-    return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
+    return tree, sorted(found, key=lambda each: (each.finding.severity is not Severity.BLOCKS, not _has_no_way(each)))
+
+
+def _has_no_way(found: Occurrence) -> bool:
+    """A setting of a broker for which this release has no migration."""
+    if found.code != BROKER_SETTING_FORBIDS.code:
+        return False
+    return has_no_way(str(found.values["key"]), found.values["value"])
 
 
 def _broker_findings(

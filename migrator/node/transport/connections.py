@@ -5,7 +5,8 @@ Out:  a place for a connection, or none; the end of one that has been silent for
 Elsewhere: what is said on a connection (server.py), the limits in the file (config.py).
 Rules: the log, ZooKeeper and the other voters never lack a descriptor because of connections: those get a part of the
 process's descriptors, and when it is used up the longest silent connection is closed for a new one. So a voter or a
-broker gets in, however many connections lie idle. Nobody is closed while its request is being answered.
+broker gets in, however many connections lie idle. Nobody is closed while its request is being answered. Newcomers, who
+have asked nothing yet, make room before anybody else: whoever cannot authenticate takes no place of one who did.
 Source: Kafka 3.9 `SocketServer` (`max.connections`), `Selector` (`connections.max.idle.ms`).
 """
 
@@ -28,8 +29,10 @@ log = structlog.get_logger()
 
 RESERVED_MAX: Final = 256
 """Descriptors that no connection takes: segments of the log, snapshots, sessions, requests of our own."""
+NEWCOMERS_MAX: Final = 1_024
+"""So many have asked nothing yet; each may have sent half a request of 64 KB."""
 SILENT_AT_LEAST_S: Final = 1.0
-"""A connection that was used just now is not closed for another one."""
+"""A connection that was used just now is not closed for another one. A newcomer's is: a flood is always new."""
 STANDS_S: Final = 60.0
 """The finding stands for so long after the last connection that found no free place; it is logged as often."""
 KEEPALIVE_S: Final = (60, 10, 6)
@@ -85,6 +88,7 @@ class Connections:
         self.closed_for_others = 0
         self._clock = clock
         self._places: set[ConnectionPlace] = set()
+        self._newcomers: set[ConnectionPlace] = set()
         self._full_at_s: float | None = None
         self._told_at_s: float | None = None
 
@@ -101,16 +105,18 @@ class Connections:
 
     def has_room(self) -> bool:
         """Whether one more may come; the longest silent one is closed for it where that is needed."""
+        if len(self._newcomers) >= NEWCOMERS_MAX:
+            self._close_the_longest_silent(self._newcomers, 0.0)
         if len(self._places) < self.most:
             return True
-        has_room = self._close_the_longest_silent()
+        has_room = self._make_room()
         self.refused += not has_room
         self._tell()
         return has_room
 
     def no_descriptor(self) -> None:
         """The system gave none for a connection that waits to be accepted."""
-        self._close_the_longest_silent()
+        self._make_room()
         self._tell()
 
     @contextmanager
@@ -118,10 +124,15 @@ class Connections:
         """close: ends the connection; called at the most once."""
         taken = ConnectionPlace(close, self._clock())
         self._places.add(taken)
+        self._newcomers.add(taken)
         try:
             yield taken
         finally:
-            self._places.discard(taken)
+            self._leave(taken)
+
+    def has_asked(self, place: ConnectionPlace) -> None:
+        """Who is there has shown who they are, where that is wanted, and a whole request has come."""
+        self._newcomers.discard(place)
 
     @contextmanager
     def silent(self, place: ConnectionPlace) -> Iterator[None]:
@@ -132,18 +143,27 @@ class Connections:
         finally:
             place.silent_since_s = None
 
-    def _close_the_longest_silent(self) -> bool:
+    def _make_room(self) -> bool:
+        return self._close_the_longest_silent(self._newcomers, 0.0) or self._close_the_longest_silent(
+            self._places, SILENT_AT_LEAST_S
+        )
+
+    def _close_the_longest_silent(self, places: set[ConnectionPlace], at_least_s: float) -> bool:
         since_s, longest = min(
-            ((each.silent_since_s, each) for each in self._places if each.silent_since_s is not None),
+            ((each.silent_since_s, each) for each in places if each.silent_since_s is not None),
             key=lambda found: found[0],
             default=(None, None),
         )
-        if longest is None or since_s is None or self._clock() - since_s < SILENT_AT_LEAST_S:
+        if longest is None or since_s is None or self._clock() - since_s < at_least_s:
             return False
         self.closed_for_others += 1
-        self._places.discard(longest)
+        self._leave(longest)
         longest.close()
         return True
+
+    def _leave(self, place: ConnectionPlace) -> None:
+        self._places.discard(place)
+        self._newcomers.discard(place)
 
     def _tell(self) -> None:
         now_s = self._clock()

@@ -126,16 +126,16 @@ def what_was_done(snapshot: Snapshot) -> str:
     return f"the finalize is given up before any start without the migration flag; {done}"
 
 
-def forget(session: Session, snapshot: Snapshot, at: float, who: str) -> None:
+def forget(session: Session, migration_id: int, at: float, *, snapshot: Snapshot, who: str) -> None:
     """In the transaction of the step to SOAK: the journal of the finalize is begun anew by the next one, and its intent
     is one that has to be deleted.
     """
-    of_it = (RoadNode.migration_id == snapshot.id, RoadNode.roll == Roll.FINAL)
+    of_it = (RoadNode.migration_id == migration_id, RoadNode.roll == Roll.FINAL)
     session.execute(delete(RoadNode).where(*of_it))
     before = document(snapshot, INTENT, IntentDocument)
     text = "" if before is None else before.text
     left = IntentDocument(at=at, path=paths.FINALIZE_INTENT, text=text, who=who, withdrawn=True)
-    row = ObservationRow(migration_id=snapshot.id, kind=INTENT, at=at, document=msgspec.to_builtins(left))
+    row = ObservationRow(migration_id=migration_id, kind=INTENT, at=at, document=msgspec.to_builtins(left))
     session.merge(row)
 
 

@@ -48,8 +48,8 @@ class InProcess:
 class Served:
     """world: what the service sees. http: asks the application in this process, guard included."""
 
-    def __init__(self, directory: Path, origins: tuple[str, ...] = ()) -> None:
-        self.world = World(directory)
+    def __init__(self, directory: Path, origins: tuple[str, ...] = (), world: World | None = None) -> None:
+        self.world = world or World(directory)
         self.last_round_at: float | None = None
         self.woken = 0
         self.unreachable: dict[str, str] = {}

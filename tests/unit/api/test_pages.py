@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
-from api.pages import words
+from api.pages import pages, words
 from migrator.findings.content import ISR_INCOMPLETE, ORPHAN_CONFIG
 from migrator.findings.finding import Occurrence
 from state_machine.commands import Result
@@ -30,7 +33,8 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        assert not any(name.startswith("on") or name == "style" for name, _ in attrs), "no scripts, no inline styles"
+        assert not any(name.startswith("on") or name == "style" for name, _ in attrs), "no inline scripts, no styles"
+        assert tag != "script" or attrs == [("src", "/page.js"), ("defer", None)]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -51,7 +55,6 @@ def text_of(page: str) -> str:
     reader = Reader()
     reader.feed(page)
     assert reader.open == [], "every tag is closed"
-    assert "script" not in reader.tags
     return re.sub(r"\s+", " ", " ".join(reader.text))
 
 
@@ -107,8 +110,21 @@ def test_a_blocked_migration_says_so_first(served: Served) -> None:
 
 
 def test_the_page_renews_itself_and_forms_do_not(served: Served) -> None:
-    assert 'http-equiv="refresh"' in served.http.get("/migrations/1").text
-    assert 'http-equiv="refresh"' not in served.http.get("/migrations/1/steps/advance").text
+    page, form_ = (served.http.get(f"/migrations/1{path}").text for path in ("", "/steps/advance"))
+    assert '<noscript><meta http-equiv="refresh" content="2"></noscript>' in page
+    assert '<script src="/page.js" defer></script>' in page
+    assert 'http-equiv="refresh"' not in form_
+    assert "<script" not in form_
+
+
+def test_a_service_that_was_away_finds_its_page_where_it_was(served: Served) -> None:
+    """In the engine that runs it; the document is one of a few fields (page.test.js)."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node here: the script of the page is not run")
+    subprocess.run([node, Path(__file__).with_name("page.test.js"), pages.SCRIPT], check=True, timeout=60)
+    assert served.http.get("/page.js").text == pages.SCRIPT.read_text()
+    assert "script-src 'self'" in served.http.get("/migrations/1").headers["content-security-policy"]
 
 
 def test_one_migration_is_shown_at_once_and_several_are_listed(served: Served) -> None:

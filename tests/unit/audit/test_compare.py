@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from migrator.audit.compare import (
+    DIFFERENCES_BYTES_MAX,
     DIFFERENCES_SHOWN,
     MARGIN,
     MOVED_ON,
@@ -346,6 +347,27 @@ def test_a_report_shows_the_first_differences_in_the_order_of_families_and_keys_
     assert [each.key for each in made.differences[:3]] == ["zz", "t000", "t001"]
     assert len(made.differences) == DIFFERENCES_SHOWN
     assert made.different == DIFFERENCES_SHOWN + 6
+
+
+def test_a_report_carries_every_difference_up_to_its_bound_and_says_how_many_it_left_off() -> None:
+    for count, carried, left in ((133, 133, {}), (DIFFERENCES_SHOWN + 7, DIFFERENCES_SHOWN, {"expected": 7})):
+        comparison = Comparison(ExpectedDifferences(in_dual_write=True))
+        for number in range(count):
+            comparison.add(PARTITIONS, f"t-{number}", {"partition_epoch": 1}, {"partition_epoch": 2})
+        made = report(comparison, seconds={}, zk={}, kraft={}, engine="quick")
+        assert made.same
+        assert (len(made.expected), made.left_off) == (carried, left)
+        assert msgspec.to_builtins(made).get("left_off", {}) == left
+
+
+def test_long_differences_are_left_off_before_a_report_is_too_long_for_its_pipe() -> None:
+    comparison = Comparison()
+    for number in range(20):
+        comparison.add(TOPICS, f"t{number:02d}", {"id": "a" * (1 << 20)}, None)
+    made = report(comparison, seconds={}, zk={}, kraft={}, engine="quick")
+    assert 0 < len(made.differences) < 20
+    assert made.left_off == {"differences": 20 - len(made.differences)}
+    assert len(msgspec.json.encode(made)) < DIFFERENCES_BYTES_MAX + (1 << 20)
 
 
 def test_the_keys_of_the_json_are_the_contract() -> None:

@@ -255,7 +255,7 @@ def test_where_ansible_is_installed_it_reads_the_inventory_and_may_leave_nothing
     (tmp_path / "listed.json").write_text(json.dumps(LISTED))
     script = (
         f'[ "$*" = "-i {file} --list" ] || exit 3\n[ "$ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED" = true ] || exit 4\n'
-        f'[ "$ANSIBLE_DUPLICATE_YAML_DICT_KEY" = error ] || exit 5\ncat {tmp_path}/listed.json'
+        f'[ "$ANSIBLE_DUPLICATE_YAML_DICT_KEY" = warn ] || exit 5\ncat {tmp_path}/listed.json'
     )
     a_command(tmp_path, monkeypatch, script)
     code, said, _ = cli("inventory", "import", "--ansible", file)
@@ -276,6 +276,26 @@ def test_where_ansible_refuses_the_inventory_its_words_are_said(
     assert (code, said) == (2, "")
     assert "Z2K-7049" in errors
     assert reason in errors
+
+
+def test_what_ansible_warns_of_is_said_each_warning_once_and_the_inventory_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ansible warns of a key that overrides one of an anchor as of one that stands twice: only a person can tell."""
+    (tmp_path / "listed.json").write_text(json.dumps(LISTED))
+    warnings = (
+        "[WARNING]: While constructing a mapping, line 13,\ncolumn 11, found a duplicate dict key (broker_id).\n"
+        "[WARNING]: Found both group and host with same name: k1\n"
+    )
+    (tmp_path / "warnings").write_text(warnings)
+    a_command(tmp_path, monkeypatch, f"cat {tmp_path}/warnings >&2; cat {tmp_path}/listed.json")
+    (tmp_path / "hosts.yml").write_text(VAULT_AND_ANCHOR)
+    code, said, errors = cli("inventory", "import", "--ansible", tmp_path / "hosts.yml")
+    assert code == 1
+    assert said.count("host:") == 3
+    found = [line for line in errors.splitlines() if "Z2K-7062" in line]
+    assert ["line 13, column 11" in line for line in found] == [True, False]
+    assert "same name: k1" in found[1]
 
 
 @pytest.mark.skipif(shutil.which("ansible-inventory") is None, reason="Ansible is not installed")

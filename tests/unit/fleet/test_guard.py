@@ -380,6 +380,9 @@ def test_the_proof_names_the_kafka_that_would_start_or_that_it_is_not_seen(
 
 def test_jars_are_looked_for_where_the_start_command_takes_them_from() -> None:
     assert places_of(SYSTEMD, PATH) == (LIBS, "/opt/kafka/share/java/kafka")
+    in_bin = "/usr/local/bin/zk2kraft-guard"
+    said = SYSTEMD.replace(PATH, in_bin)
+    assert places_of(said, in_bin) == (LIBS, "/opt/kafka/share/java/kafka"), "each place is a command on the host"
     java = f'"{PATH}" ["java","-cp","{LIBS}/*:/etc/x.jar","kafka.Kafka","{FILE}"]'
     assert places_of(java, PATH) == (LIBS, "/etc")
     assert places_of(f'"{PATH}" ["/usr/bin/kafka-server-start","{FILE}"]', PATH) == (

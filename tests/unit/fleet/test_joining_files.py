@@ -5,6 +5,7 @@ Contents of the field cases no-login-for-controllers, map-other-protocol, id-abo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -236,3 +237,27 @@ def test_with_another_name_for_the_quorum_a_control_plane_listener_of_any_name_g
         assert after.value("control.plane.listener.name") is None
         assert after.value("controller.listener.names") == "QUORUM"
         assert f"{name}://:29093" in (after.value("listeners") or "")
+
+
+@pytest.mark.parametrize("line", ["node.id=1", "node.id = 1", "node.id=1\nbroker.id=1"])
+def test_a_file_with_node_id_alone_goes_into_kraft_mode_and_comes_back_as_it_was(line: str) -> None:
+    """Case node-id-only: to Kafka both keys are the id."""
+    of = replace(wanted(), node=1)
+    original = parse_properties(PLAIN.replace("broker.id=1", line).encode(), "server.properties")
+    forward = render("broker", original, FileKind.MIGRATION, of)
+    joined = forward.document
+    into = render("broker", joined, FileKind.KRAFT, of)
+    back = render("broker", into.document, FileKind.BACK, of, joined)
+    last = render("broker", back.document, FileKind.ORIGINAL, of, original)
+    assert [refused(each) for each in (forward, into, back, last)] == [[], [], [], []]
+    assert into.document.value("node.id") == "1"
+    assert (back.content, last.content) == (joined.content, original.content)
+
+
+def test_a_file_without_an_id_is_told_to_say_the_one_of_the_inventory() -> None:
+    """As of a broker whose id comes by `--override`; nothing is generated there."""
+    nameless = PLAIN.replace("broker.id=1\n", "")
+    (found,) = (each for each in migration(nameless, replace(wanted(), node=1)).findings if each.code == "Z2K-7032")
+    assert "the inventory says 1: write broker.id=1" in found.text
+    (found,) = (each for each in migration(nameless, wanted()).findings if each.code == "Z2K-7032")
+    assert "the inventory does not say it" in found.text

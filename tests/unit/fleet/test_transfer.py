@@ -39,7 +39,7 @@ def on_the_host(words: list[str], shell: str = "/bin/sh") -> list[str]:
 
 
 def values_of(path: Path, content: bytes = b"") -> dict[str, str]:
-    nodes = dict.fromkeys(("login", "host", "unit", "namespace", "pod", "container", "hold"), "x")
+    nodes = dict.fromkeys(("login", "host", "unit", "namespace", "pod", "container", "hold", "control_directory"), "x")
     proof = {"size": str(len(content)), "checksum": hashlib.sha256(content).hexdigest(), "trailer": TRAILER}
     return {**nodes, **proof, "path": str(path)}
 

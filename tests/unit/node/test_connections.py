@@ -117,11 +117,56 @@ def test_however_many_connections_are_idle_whoever_asks_gets_in() -> None:
 def test_connections_that_were_used_just_now_are_not_closed_for_another() -> None:
     async def story() -> None:
         async with listening(most=3) as listener:
-            idle = await listener.idle(3)
+            used = [BrokerConnection("127.0.0.1", listener.port, "a test") for _ in range(3)]
+            for each in used:
+                await each.ask(ApiVersionsRequest(), 3, ApiVersionsResponse, LIMIT_S)
             listener.clock.now += connections.SILENT_AT_LEAST_S / 2
             assert not await listener.answers()
             assert listener.connections.refused == 1
             assert listener.connections.open == 3
+            for each in used:
+                each.close()
+
+    run(story)
+
+
+def test_who_has_asked_nothing_makes_room_before_who_has() -> None:
+    """However long a broker is silent between two requests: newcomers take no place of one."""
+
+    async def story() -> None:
+        async with listening(most=2) as listener:
+            broker = BrokerConnection("127.0.0.1", listener.port, "a test")
+            await broker.ask(ApiVersionsRequest(), 3, ApiVersionsResponse, LIMIT_S)
+            listener.clock.now += 30
+            for _ in range(3):
+                ((reader, writer),) = await listener.idle(1)
+                listener.clock.now += 2
+                assert await listener.answers()
+                assert await closed(reader)
+                writer.close()
+            listener.clock.now += 30
+            answer = await broker.ask(ApiVersionsRequest(), 3, ApiVersionsResponse, LIMIT_S)
+            assert len(answer.api_keys) > 0
+            broker.close()
+
+    run(story)
+
+
+def test_newcomers_are_few_however_many_places_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may have sent half a request, which is memory."""
+    monkeypatch.setattr(connections, "NEWCOMERS_MAX", 3)
+
+    async def story() -> None:
+        async with listening(most=100) as listener:
+            idle = await listener.idle(3)
+            for _ in range(3):
+                listener.clock.now += 0.1
+                idle.append(await asyncio.open_connection("127.0.0.1", listener.port))
+                await comes_about(lambda: listener.connections.closed_for_others == len(idle) - 3)
+            for reader, _ in idle[:3]:
+                assert await closed(reader)
+            assert listener.connections.open == 3
+            assert await listener.answers()
             for _, writer in idle:
                 writer.close()
 

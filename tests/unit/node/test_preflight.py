@@ -393,6 +393,27 @@ def test_a_brokers_file_is_judged_as_the_gate_would_judge_the_broker(key: str, v
         assert [(each.code, each.values["broker"], each.values["key"]) for each in found] == [("Z2K-1050", "1", key)]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", "com.example.Ranger"),
+        ("create.topic.policy.class.name", "com.example.Policy"),
+        ("listener.name.internal.principal.builder.class", "com.example.Principals"),
+    ],
+)
+def test_what_can_never_be_migrated_is_said_before_what_can_be_mended(key: str, value: str, tmp_path: Path) -> None:
+    """Nobody repairs a cluster for a migration that this release has not."""
+    ensemble = a_cluster()
+    ensemble.create(f"{paths.DELETE_TOPICS}/half-gone")
+    settings = {key: value, "zookeeper.connect": "zk:2181/another"}
+    _, found = check(ensemble.session(), (a_file(tmp_path),), UNLIMITED, [("1", settings)])
+    assert [(each.code, each.values.get("key")) for each in found] == [
+        ("Z2K-1050", key),
+        ("Z2K-1005", None),
+        ("Z2K-1050", "zookeeper.connect"),
+    ]
+
+
 def test_what_a_controllers_file_may_make_up_for_is_judged_once_one_is_given(tmp_path: Path) -> None:
     settings = {"delegation.token.secret.key": "(hidden)", "zookeeper.set.acl": "true", "zookeeper.connect": "zk:2181"}
     assert check(a_cluster().session(), (), UNLIMITED, [("1", settings)])[1] == []

@@ -81,6 +81,8 @@ class FakeController:
     refuses: bool = False
     denials: list[dict[str, Any]] = field(default_factory=list)
     brokers: tuple[int, ...] = (0, 1, 2)
+    kraft: tuple[int, ...] = ()
+    """Those of them that are in KRaft mode."""
     migration: str = "PRE_MIGRATION"
     pid: int = 4711
     on_ask: Callable[[str], None] = lambda operation: None
@@ -230,7 +232,7 @@ class FakeController:
     def _broker(self, broker: int) -> dict[str, Any]:
         return {
             "id": broker,
-            "mode": "ZooKeeper",
+            "mode": "KRaft" if broker in self.kraft else "ZooKeeper",
             "epoch": 5,
             "fenced": False,
             "in_controlled_shutdown": False,

@@ -229,7 +229,8 @@ def test_an_approval_that_ended_while_the_finalize_waits_can_be_given_again(worl
         await world.to_finalizing()
         old_approval(world)
         await world.until(lambda: "is older than 4 h" in world.waiting, 20)
-        operation = await world.run_operation("APPROVE", who="bo", to=Phase.FINALIZING)
+        digest = digest_of(world.snapshot)
+        operation = await world.run_operation("APPROVE", who="bo", to=Phase.FINALIZING, digest=digest)
         assert operation.state == "succeeded", operation.answer
         await world.until(lambda: "STOPPING" in world.steps_of_final, 60)
 

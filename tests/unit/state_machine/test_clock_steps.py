@@ -11,6 +11,7 @@ import pytest
 from state_machine.policy.phases import Phase
 from state_machine.policy.way_back_gates import controllers_may_return
 from state_machine.road import road_acts
+from state_machine.road.road_evidence import digest_of
 from state_machine.service import open_service
 from state_machine.settings import ServiceSettings
 from state_machine.times.row_clock import RowClock
@@ -80,7 +81,8 @@ def test_an_approval_counts_that_is_given_after_the_clock_was_set(
         await world.turn(3)
         world.clock.set(seconds)
         await world.turn(10)
-        operation = await world.run_operation("APPROVE", who="bo", to=Phase.FINALIZING)
+        digest = digest_of(world.snapshot)
+        operation = await world.run_operation("APPROVE", who="bo", to=Phase.FINALIZING, digest=digest)
         assert operation.state == "succeeded", operation.answer
         await world.until(lambda: "STOPPING" in world.steps_of_final, 60)
 

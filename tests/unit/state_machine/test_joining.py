@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from migrator.driver.checks.restarts import Applied
+from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.files import Present
 from migrator.fleet.properties_file import parse_properties
@@ -25,6 +26,7 @@ from state_machine.policy.road_observations import Roll
 from state_machine.road.documents import RestartFound
 from state_machine.road.file_watch import compared_file
 from state_machine.road.fleet import Fleets
+from state_machine.road.hosts.node_readings import NodeReading
 from state_machine.tables import RoadNode
 from tests.unit.state_machine.test_rolling import BROKERS, Hosts
 from tests.unit.state_machine.world import World
@@ -355,15 +357,23 @@ def test_the_file_of_a_broker_is_compared_with_what_it_runs_with_and_the_migrati
     fleet = Fleets(world.settings.fleets).fleet("orders")
     node = fleet.of("broker")[0]
     file = world.hosts.file(node.id)
+
+    def compared(applied: Applied) -> list[Occurrence]:
+        try:
+            said: NodeReading[bytes | None] = NodeReading(0.0, 0.0, node.actuator.read(node.path))
+        except FindingError as error:
+            said = NodeReading(0.0, 0.0, error=error)
+        return list(compared_file(fleet, node, applied, said))
+
     runs = Applied(dict(parse_properties(file.read_bytes(), "file").values), {str(file.parent / "logs"): 3})
-    assert list(compared_file(fleet, node, runs)) == []
+    assert compared(runs) == []
     rendered = fleet.render(node, Present(node.path, file.read_bytes()), FileKind.MIGRATION)
     file.write_bytes(rendered.content)  # prepared by hand, and not restarted yet
     assert FLAG in file.read_text()
-    assert list(compared_file(fleet, node, runs)) == []
+    assert compared(runs) == []
     file.write_text(file.read_text() + "num.io.threads=3\n")
-    (found,) = compared_file(fleet, node, runs)
+    (found,) = compared(runs)
     assert (found.code, found.values["key"], found.values["node"]) == ("Z2K-4234", "num.io.threads", "broker 0")
     file.unlink()
-    (found,) = compared_file(fleet, node, runs)
+    (found,) = compared(runs)
     assert (found.code, found.values["broker"]) == ("Z2K-1060", 0)

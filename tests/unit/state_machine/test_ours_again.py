@@ -19,7 +19,6 @@ from state_machine.operations import may_send_back
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.phases import Phase, Trigger, look_up
 from state_machine.policy.road_observations import (
-    FilesObserved,
     GuardObserved,
     RoadEvidence,
     Roll,
@@ -439,7 +438,8 @@ def test_the_gate_of_the_rollback_under_stock_opens_when_every_condition_is_true
         ({"back": WayBack(not_kept=("controller 3001: x",))}, "the previous file of every node that goes back is kept"),
         ({"back": WayBack(lost=("group g1",))}, "somebody consented to what is lost"),
         ({"guards": (GuardObserved(3001, "not read", "?"),)}, "the guard of controller 3001 is proven"),
-        ({"files": FilesObserved(500.0)}, "the guard of every controller is proven"),
+        ({"guards": (GuardObserved(3001, "proven", "it is", 500.0),)}, "the guard of controller 3001 is proven"),
+        ({"files": None}, "the guard of every controller is proven"),
     ],
 )  # fmt: skip
 def test_each_condition_closes_the_gate_of_the_rollback_under_stock(road: dict[str, Any], name: str) -> None:

@@ -134,5 +134,7 @@ def test_the_road_is_in_the_order_of_the_table() -> None:
     for (start, trigger), edge in TRANSITIONS.items():
         if (start, edge.to) == (Phase.BROKERS_JOINING, Phase.BROKERS_JOINING):
             continue  # it begins the rolling restart of that phase, which goes on by itself
+        if start is Phase.ROLLING_BACK:
+            continue  # it cancels a rollback, and is never taken without its name
         if trigger is Trigger.ADVANCE:
             assert ROAD.index(edge.to) == ROAD.index(start) + 1

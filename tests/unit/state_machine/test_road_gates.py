@@ -17,8 +17,8 @@ from migrator.findings.road import (
 )
 from migrator.model.verdict import Verdict
 from state_machine.policy.audit_observations import AuditObservation, ScheduledAudits
+from state_machine.policy.freshness import FLOOR_S
 from state_machine.policy.gates import Evidence, Holder
-from state_machine.policy.road_conditions import RESTARTS_FRESH_S
 from state_machine.policy.road_gates import (
     controllers_are_replaced,
     finalize_evidence,
@@ -83,6 +83,7 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         "limits": RoadLimits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
         "backed_up": 10.0,
         "restarts": RestartsObserved(5.0),
+        "named": BROKERS,
         "guards": tuple(GuardObserved(node, "proven", "the guard starts it") for node in NODES),
         **(road or {}),
     }
@@ -227,9 +228,19 @@ def test_controllers_are_replaced_only_where_each_host_proves_its_guard(state: s
     assert closed(other) == ["the guard of controller 3001 is proven"]
 
 
-@pytest.mark.parametrize("road", [{"guards": ()}, {"files": FilesObserved(500.0)}])
-def test_a_guard_that_nobody_looked_at_lately_is_no_guard(road: dict[str, Any]) -> None:
+@pytest.mark.parametrize("road", [{"guards": ()}, {"files": None}])
+def test_a_guard_that_nobody_looked_at_is_no_guard(road: dict[str, Any]) -> None:
     assert "the guard of every controller is proven" in closed(may_replace_controllers(evidence(road)))
+
+
+@pytest.mark.parametrize(
+    ("age_s", "limit_s", "is_closed"), [(119.0, 120.0, False), (120.0, 120.0, True), (150.0, 180.0, False)]
+)
+def test_a_guard_that_nobody_looked_at_lately_is_no_guard(age_s: float, limit_s: float, is_closed: bool) -> None:
+    guards = (GuardObserved(3000, "proven", "it is"), GuardObserved(3001, "proven", "it is", age_s))
+    road = {"guards": guards, "files": FilesObserved(10.0, limit_s=limit_s)}
+    expected = ["the guard of controller 3001 is proven"] if is_closed else []
+    assert closed(may_replace_controllers(evidence(road))) == expected
 
 
 @pytest.mark.parametrize("offset", [None, -1, 0])
@@ -298,7 +309,7 @@ def a_waiver(what: str, node: int | None = None) -> WaiverObserved:
     [
         (None, "not known: the service has not compared them yet"),
         (RestartsObserved(5.0, "Z2K-2001 ZooKeeper does not answer"), "not known: Z2K-2001 ZooKeeper does not answer"),
-        (RestartsObserved(RESTARTS_FRESH_S), "not known: the last comparison is 120 s old"),
+        (RestartsObserved(FLOOR_S), "not known: the last comparison is 120 s old"),
         (RestartsObserved(5.0, changes=(LOST,)), "Z2K-1058 topic t would begin at its local log"),
     ],
 )

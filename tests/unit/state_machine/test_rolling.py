@@ -122,13 +122,19 @@ class Rolling(World):
         )
         self.crashes = dict.fromkeys(BROKERS, 0)
         self.stale = False
-        """The cluster has not noticed yet who ended: registrations stay as they are, each with the right mode."""
+        """The cluster has not noticed yet who started: registrations stay as they are, each with the right mode. A
+        broker that ended is fenced."""
+        self.unfenced: set[int] = set()
+        """Brokers that the cluster counts as present whatever their hosts say."""
         self.start_service()
 
     def register(self) -> None:
         """What brokers that run have registered: a start of a KRaft file makes a new incarnation in KRaft mode."""
         if self.stale:
-            kept = tuple(msgspec.structs.replace(each, mode="KRaft") for each in self.log.observed.brokers)
+            kept = tuple(
+                msgspec.structs.replace(each, mode="KRaft", fenced=not self.hosts.runs(each.id))
+                for each in self.log.observed.brokers
+            )
             self.log.observed = msgspec.structs.replace(self.log.observed, brokers=kept)
             return
         brokers = []
@@ -138,7 +144,12 @@ class Rolling(World):
             started = self.hosts.acts.read_text().count(f"start {number}\n")
             mode = "KRaft" if kraft and started else "ZooKeeper"
             brokers.append(
-                LogBroker(number, f"run-{started}-{self.crashes[number]}", mode, fenced=not self.hosts.runs(number))
+                LogBroker(
+                    number,
+                    f"run-{started}-{self.crashes[number]}",
+                    mode,
+                    fenced=not self.hosts.runs(number) and number not in self.unfenced,
+                )
             )
         down = sum(each.fenced for each in brokers)
         self.log.observed = LogObservation(
@@ -310,6 +321,31 @@ def test_a_broker_that_ends_after_its_start_stops_the_roll_until_somebody_resume
     asyncio.run(story())
     assert world.journal[0].cause == ""
     assert world.acts[:3] == ["stop 0", "start 0", "start 0"]
+
+
+def test_a_broker_that_something_started_before_its_file_was_written_is_stopped_again_once_the_others_are_there(
+    world: Rolling,
+) -> None:
+    """The mask ends with a boot of its host. The runbook of Z2K-4202 says that resume stops it again."""
+
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STOPPED")
+        world.hosts.state(0, "running")
+        await world.until(lambda: world.step(0) == "FAILED")
+        assert world.journal[0].code == "Z2K-4202"
+        world.hosts.state(1, "stopped")
+        await world.turn()
+        await world.run_operation("RESUME", who="Ada", reason="its host was booted")
+        await world.turn(5)
+        assert world.acts == ["stop 0"]
+        assert "before broker 0 is stopped again" in world.waiting
+        assert "brokers [1] are fenced" in world.waiting
+        world.hosts.state(1, "running")
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
+    assert world.acts[:3] == ["stop 0", "stop 0", "start 0"]
 
 
 @pytest.mark.parametrize("still_kraft", [True, False])

@@ -13,11 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from migrator.findings.fleet import KAFKA_REFUSES_FILE
 from migrator.fleet.inventory import Inventory
+from migrator.fleet.render import FileKind, Rendered
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
 from state_machine.policy.way_back_gates import brokers_may_return, loss_is_accepted
+from state_machine.road import roller
 from state_machine.road.fleet import Fleets
 from state_machine.road.journal import begin, record
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch
@@ -393,7 +396,7 @@ def test_a_reading_without_every_broker_proves_nothing() -> None:
         return all(each.holds for each in watch.conditions(everybody, 3.0))
 
     async def story() -> None:
-        watch = ReplicasWatch(lambda _: seen[0], lambda: at[0], lambda: at[0])
+        watch = ReplicasWatch(lambda _: seen[0], lambda: at[0], clock=lambda: at[0])
         assert not await reading(watch)
         seen[0] = ReplicasSeen((0, 1, 2))
         for _ in range(4):
@@ -439,3 +442,36 @@ def test_codes_are_named_while_a_broker_that_goes_back_fails(world: RollingBack)
         await world.to_the_start()
 
     asyncio.run(story())
+
+
+def test_a_way_back_asks_kafka_for_its_file_before_it_stops_a_broker(
+    joined: RollingBack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused, the broker runs on as it is; forward and back alike."""
+    asked: list[tuple[FileKind, str]] = []
+    refuses = True
+
+    def says(rendered: Rendered, kafka: Path | None) -> str:
+        asked.append((rendered.kind, rendered.document.value("broker.id") or ""))
+        if refuses and asked[-1] == (FileKind.BACK, "0"):
+            raise KAFKA_REFUSES_FILE.error(file=rendered.document.name, reason="it is too old")
+        return "Kafka's own parser accepts it"
+
+    async def story() -> None:
+        nonlocal refuses
+        await joined.to_rolling()
+        await joined.rolled_until((0, 1))
+        monkeypatch.setattr(roller, "kafka_says", says)
+        await joined.ask_back()
+        before = len(joined.acts)
+        await joined.until(lambda: joined.step_back(0) == "FAILED")
+        await joined.turn(3)
+        assert not [each for each in joined.acts[before:] if each.endswith(" 0")]
+        row = next(each for each in joined.nodes_of(Roll.BACK) if each.node_id == 0)
+        assert (row.code, "it is too old" in row.cause) == ("Z2K-7035", True)
+        refuses = False
+        await joined.run_operation("RESUME", who="Ada", reason="its file is corrected")
+        await joined.to_the_start()
+
+    asyncio.run(story())
+    assert {(FileKind.BACK, "0"), (FileKind.BACK, "1"), (FileKind.ORIGINAL, "0")} <= set(asked)

@@ -74,6 +74,7 @@ class UnderStock(RollingBack):
         )
         self.crashes = dict.fromkeys(BROKERS, 0)
         self.stale = False
+        self.unfenced: set[int] = set()
         self.leader: int | None = NODES[0]
         self.final = False
         self.unsent: dict[int, int] = {}

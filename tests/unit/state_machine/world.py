@@ -20,9 +20,10 @@ from state_machine.clusters.observe import ClusterObserver
 from state_machine.evidence import evidence
 from state_machine.operations import Operations
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import Phase
+from state_machine.policy.phases import APPROVE, Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.reconcile import Reconciler
+from state_machine.road.consent.agreement import agreement
 from state_machine.road.documents import RestartFound, RestartsDocument
 from state_machine.road.fleet import Fleet, Fleets
 from state_machine.road.replicas import ReplicasSeen
@@ -112,13 +113,21 @@ class World:
     """Rounds are run by the test; nothing happens between them. controller: the first voter, the one that leads."""
 
     make_clock: ClassVar[Callable[[], Any]] = Clock
+    made_by: type[FakeController] = FakeController
 
-    def __init__(self, directory: Path, store: Store | None = None, voters: int = 1) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        store: Store | None = None,
+        voters: int = 1,
+        controllers: tuple[ControllerEntry, ...] = (),
+    ) -> None:
         self.clock = type(self).make_clock()
         self.clock_steady = self.clock
         self.store = store or a_store(directory)
-        self.inventory = an_inventory(directory, voters=voters)
-        self.controllers = [FakeController(each, self.clock) for each in self.inventory.controllers]
+        given = {"controllers": controllers} if controllers else {}
+        self.inventory = an_inventory(directory, voters=voters, **given)
+        self.controllers = [self.made_by(each, self.clock) for each in self.inventory.controllers]
         self.controller = self.controllers[0]
         self.zookeeper = FakeZooKeeper()
         self.zookeeper.broker_rules()
@@ -169,7 +178,7 @@ class World:
             operates=self.settings.fleets is not None,
         )
 
-    def restarts(self, snapshot: Snapshot, fleet: Fleet, now: float) -> RestartsDocument:
+    def restarts(self, snapshot: Snapshot, fleet: Fleet, now: float, *_: Any) -> RestartsDocument:
         """What brokers' next restarts would change: `self.waits_for_restart`."""
         return RestartsDocument(now, found=self.waits_for_restart)
 
@@ -195,6 +204,7 @@ class World:
         roller, road, soak, raises = self._beside
         begun: list[asyncio.Task[Any] | None] = [*raises._asking.values()]
         begun += [None if work.running is None else work.running.task for work in roller._work.values()]
+        begun += [None if work.look is None else work.look.task for work in roller._work.values()]
         begun += [None if work.replicas is None else work.replicas._task for work in roller._work.values()]
         begun += [task for work in road._work.values() for task in (work.files, work.restarts, work.backup)]
         begun += [work.snapshots for work in soak._work.values()]
@@ -203,6 +213,9 @@ class World:
             await asyncio.wait(running)
 
     def operation(self, name: str, **fields: Any) -> Operation:
+        """An approval is about what is there now, unless the test says what its sender read."""
+        if name == APPROVE and "digest" not in fields:
+            fields["digest"] = agreement(self.snapshot, fields.get("to", Phase.FINALIZING)).digest
         order = NewOperation(**{"name": name, "who": "Ada", "reason": "it is time", **fields})
         return self.store.record_operation(self.id, order, at=self.clock())[0]
 

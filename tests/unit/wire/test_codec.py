@@ -11,6 +11,7 @@ from migrator.findings.finding import FindingError
 from migrator.wire.codec import UnencodableError, decode, decode_each, decode_from, encode, encode_into
 from migrator.wire.generate import decoder_for
 from migrator.wire.messages.control import (
+    LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
@@ -416,3 +417,23 @@ def test_elements_that_are_handed_on_one_by_one_are_those_of_the_whole_message()
         decode_each(LeaderAndIsrRequest, 7, data + b"\0", "topic_states", taken.append)
     with pytest.raises(FindingError, match="LeaderAndIsrRequest version 7, topic_states"):
         decode_each(LeaderAndIsrRequest, 7, data[:60], "topic_states", taken.append)
+
+
+def test_of_elements_that_are_handed_on_only_the_fields_asked_for_are_kept() -> None:
+    """The others are stepped over: text, arrays, tags that nobody knows, and what comes behind is read as ever."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=1, leader=2, isr=tuple(range(200)), replicas=(1, 2), adding_replicas=(3,), is_new=True
+    )
+    topics = tuple(LeaderAndIsrTopicState("t" * (100 * each), bytes([each]) * 16, (state,) * each) for each in range(3))
+    data = encode(LeaderAndIsrRequest(topic_states=topics, live_leaders=(LeaderAndIsrLiveLeader(1, "h", 2),)), 7)
+    indexes = frozenset({"topic_states.topic_id", "topic_states.partition_states.partition_index"})
+    taken: list[LeaderAndIsrTopicState] = []
+    decode_each(LeaderAndIsrRequest, 7, data, "topic_states", taken.append, indexes)
+    short = LeaderAndIsrPartitionState(partition_index=1)
+    assert taken == [LeaderAndIsrTopicState("", bytes([each]) * 16, (short,) * each) for each in range(3)]
+    taken.clear()
+    decode_each(LeaderAndIsrRequest, 7, data, "topic_states", taken.append, frozenset({"topic_states.topic_name"}))
+    assert taken == [LeaderAndIsrTopicState("t" * (100 * each)) for each in range(3)]
+    for end in range(len(data)):
+        with pytest.raises(FindingError):
+            decode_each(LeaderAndIsrRequest, 7, data[:end], "topic_states", taken.append, indexes)

@@ -63,7 +63,7 @@ def test_a_bulk_read_is_a_multi_of_single_reads_without_watches() -> None:
 
 
 def test_the_answers_of_a_bulk_read_are_in_the_order_of_the_paths() -> None:
-    found = GetMany.deserialize(
+    found = GetMany(["/a", "/b", "/c", "/d"]).deserialize(
         b"before"
         + HEADER.pack(4, False, 0) + struct.pack(">i", 2) + b"hi" + a_stat(owner=77, acl_changes=4)
         + HEADER.pack(-1, False, -101) + struct.pack(">i", -101)
@@ -92,7 +92,7 @@ def test_children_of_many_are_told_apart_from_a_missing_parent() -> None:
 
 
 def test_another_error_of_one_path_is_not_a_missing_znode() -> None:
-    (found,) = GetMany.deserialize(HEADER.pack(-1, False, -102) + struct.pack(">i", -102) + DONE, 0)
+    (found,) = GetMany(["/a"]).deserialize(HEADER.pack(-1, False, -102) + struct.pack(">i", -102) + DONE, 0)
     assert found == ReadRefusal(-102)
 
 

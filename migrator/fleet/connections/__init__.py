@@ -1,0 +1,1 @@
+"""Fewer connections to a host: many files in one command, and many commands on one connection."""

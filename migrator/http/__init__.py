@@ -1,0 +1,1 @@
+"""Limits of an HTTP port that hold before anybody has shown a token."""

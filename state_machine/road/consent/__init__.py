@@ -1,0 +1,1 @@
+"""What persons agree to before a step that cannot be undone."""

@@ -1,0 +1,1 @@
+"""Hosts are asked beside each other, on threads of their own, and what they said has its own age."""
