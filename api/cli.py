@@ -452,7 +452,11 @@ def abort(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Abort the takeover before its commit. Exit: 0 done, 1 ended in another phase, 4 refused, 5 not done yet."""
+    """Abort the takeover before its commit. Exit: 0 done, 1 ended in another phase, 4 refused, 5 not done yet.
+
+    In FINALIZING: give the finalize up, before any controller was started without the migration flag. A controller that
+    is stopped gets its kept file first; then the migration is in SOAK again.
+    """
     _step("abort", migration, None, reason, None, dry_run, None if no_wait else wait, url, as_json)
 
 
@@ -494,8 +498,8 @@ def rollback(
     """Roll back to ZooKeeper. Exit: 0 done, 1 ended in another phase, 4 refused by a gate, 5 not done yet.
 
     From ROLLING_BROKERS to SOAK the service restarts nodes one by one: stock controllers become ours again, brokers go
-    back into ZooKeeper mode. `status` says before what a rollback costs and loses, from DUAL_WRITE on. After FINALIZING
-    nothing goes back.
+    back into ZooKeeper mode. `status` says before what a rollback costs and loses, from DUAL_WRITE on. In FINALIZING,
+    `zk2kraft abort` leads back to SOAK until a controller was started without the migration flag; later nothing does.
 
     With --without-controllers the command needs only ZooKeeper, no service and no controller. Without --execute it
     only prints its plan. Exit: 0 done, 2 refused.

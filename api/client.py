@@ -47,6 +47,7 @@ ENDS: Final = {"advance": "DUAL_WRITE", "abort": "READY", "rollback": "ROLLED_BA
 """Where a step ends that leads through one of them."""
 TROUBLE: Final = 1
 FINALIZING: Final = Phase.FINALIZING.value
+SOAK: Final = Phase.SOAK.value
 NO_RETURN_SAYS: Final = UNDO[Phase.FINALIZING].does
 TIMEOUT_S: Final = 15.0
 DIGITS_LEAST: Final = 12
@@ -246,6 +247,8 @@ def outcome_code(word: str, operation: dict[str, Any], events: list[str], phase:
             return TROUBLE
     if phase in MOVING:
         return NOT_DONE_YET
+    if word == "abort" and SOAK in events:
+        return 0 if phase == SOAK else TROUBLE  # a finalize was given up
     through = word != "advance" or any(each in MOVING for each in events)
     return TROUBLE if word in ENDS and through and phase != ENDS[word] else 0
 

@@ -493,7 +493,7 @@ class RoadView(BaseModel):
     under_replicated: int = Field(description="partitions whose ISR lacks a replica")
     drifted: list[str] = Field(description="files that are not as rendered")
     not_read: list[str] = Field(description="files that could not be read")
-    soak_s: float | None = Field(description="for how long the soak has lasted")
+    soak_s: float | None = Field(description="for how long the soak has lasted, as far as it was observed")
     elections: int = Field(description="elections in the soak")
     snapshots: list[int] = Field(description="stock controllers that wrote a snapshot")
     led: list[int] = Field(description="controllers that led in the soak")

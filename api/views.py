@@ -124,9 +124,11 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         gates=gates_view(snapshot, observed),
         undo=UndoView(
             **msgspec.to_builtins(
-                undo_of(snapshot.phase, None if observed.road is None else observed.road.back, observed.later)
+                undo_of(
+                    snapshot.phase, None if observed.road is None else observed.road.back, observed.later, observed.road
+                )
             ),
-            irreversible=is_irreversible(snapshot.phase, observed.later),
+            irreversible=is_irreversible(snapshot.phase, observed.later, observed.road),
         ),
         brokers=broker_views(store, snapshot, now),
         quorum=controller_views(snapshot, now),

@@ -17,12 +17,16 @@ from migrator.control_api.operations import DriverOperation
 from migrator.control_api.states import State
 from migrator.findings.driver import BROKERS_FORWARD_NOTHING, MIRROR_STOPPED
 from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.road import CLOCK_SET_BACK
 from migrator.findings.service import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
+from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_schedule import AuditSchedule, schedule_findings
 from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
+from state_machine.evidence import asked_by
+from state_machine.evidence import evidence as evidence_at
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
@@ -39,16 +43,19 @@ from state_machine.policy.gates import (
 from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.policy.road_conditions import road_of
+from state_machine.policy.road_gates import finalize_evidence
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.way_back_gates import cluster_has_returned, is_only_not_audited, ours_lead_again
 from state_machine.road.emergency.left_out import left_out_findings, words_of_left_out
 from state_machine.road.emergency.reconciled import stopped_by_us
+from state_machine.road.finalize.before import is_begun
 from state_machine.road.own_znodes import OwnZnodes
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.way_back import left_half_way
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.supervisor import Supervisor
+from state_machine.times.row_clock import AHEAD_WORTH_SAYING_S
 from state_machine.transition import SERVICE, PhaseStep, StepSource, take
 
 AGAIN_S: Final = 20.0
@@ -61,6 +68,10 @@ ASKS_BROKERS_S: Final = 60.0
 
 ONLY_IN: Final = {SCHEDULE: AUDITED, CONFIRMATION: (Phase.READY,)}
 """Audits that the service asks for by itself say nothing once these phases are over."""
+
+
+def no_step() -> float:
+    return 0.0
 
 
 class Acts:
@@ -77,8 +88,12 @@ class Acts:
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         znodes: OwnZnodes | None = None,
+        ahead_s: Callable[[], float] = no_step,
     ) -> None:
+        """clock: of rows. ahead_s: how far it is ahead of the wall clock."""
+        self._ahead_s = ahead_s
         self._road = road
+        road.finalize_gate = self._finalize_gate
         self._znodes = znodes
         self._store = store
         self._control = control
@@ -111,7 +126,7 @@ class Acts:
 
     async def act(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Audits that somebody asked for or that are due, then the act of the phase."""
-        if snapshot.phase in AUDITED:
+        if snapshot.phase in AUDITED and not is_begun(snapshot):
             await self._schedule.tend(snapshot)
         else:
             self._schedule.forget(snapshot.id)
@@ -127,7 +142,12 @@ class Acts:
         operable = on_the_road or self._road.may_join(snapshot)
         road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
-        beside = (*schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence), *road)
+        beside = (
+            *schedule_findings(evidence.audits),
+            *_unconfirmed(snapshot, evidence),
+            *road,
+            *self._clock_set_back(),
+        )
         if snapshot.led_back or snapshot.phase is Phase.ROLLED_BACK:
             beside = (*beside, *left_out_findings(snapshot, road_of(evidence).back, self._clock()))
         return WaitingReason(outcome.reason, (*outcome.problems, *beside))
@@ -288,6 +308,9 @@ class Acts:
             return released
         return self._then(snapshot, evidence, await self._road.soak(snapshot, evidence))
 
+    def _finalize_gate(self, snapshot: Snapshot, who: str) -> Verdict:
+        return finalize_evidence(asked_by(evidence_at(snapshot, self._clock()), who))
+
     async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         going = await self._road.finalizing(snapshot, evidence)
         if not evidence.road or not evidence.road.roll(Roll.FINAL).complete:
@@ -437,6 +460,10 @@ class Acts:
             if left.problems:  # no signal of ours reaches them
                 return WaitingReason(f"{done}. {left.problems[0].text}", left.problems)
         return WaitingReason(done)
+
+    def _clock_set_back(self) -> tuple[Occurrence, ...]:
+        ahead = self._ahead_s()
+        return (CLOCK_SET_BACK.found(seconds=f"{ahead:.0f}"),) if ahead > AHEAD_WORTH_SAYING_S else ()
 
     # --- shared --------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from typing import Final
 from sqlalchemy import Float, Integer, String, bindparam, select
 from sqlalchemy.orm import Session
 
-from state_machine.policy.phases import AUDITED
-from state_machine.tables import AuditRun, Migration
+from state_machine.policy.phases import AUDITED, Phase
+from state_machine.tables import AuditRun, Migration, PhaseEvent
 
 LAST_AUDITS: Final = 10
 CONFIRMATION: Final = "confirmation"
@@ -59,11 +59,20 @@ def dual_write_audits(session: Session, row: Migration) -> tuple[AuditRun, ...]:
     """By number: a clock that goes back must not make an old one the newest."""
     if row.phase not in AUDITED:
         return ()
-    return tuple(session.scalars(_LAST_OF_DUAL_WRITE, {"migration": row.id, "since": row.since}))
+    return tuple(session.scalars(_LAST_OF_DUAL_WRITE, {"migration": row.id, "since": _since(session, row)}))
 
 
 def audit_passed_at(session: Session, row: Migration) -> float | None:
     """An audit that read nothing wrong and left nothing out has `same` set."""
     if row.phase not in AUDITED:
         return None
-    return session.scalar(_LAST_PASSED, {"migration": row.id, "since": row.since})
+    return session.scalar(_LAST_PASSED, {"migration": row.id, "since": _since(session, row)})
+
+
+def _since(session: Session, row: Migration) -> float:
+    """Since when demanded audits count: this phase, or the soak while FINALIZING may still wait for its first stop."""
+    if row.phase != Phase.FINALIZING:
+        return row.since
+    soaked = (PhaseEvent.migration_id == row.id, PhaseEvent.to_phase == Phase.SOAK)
+    began = session.scalar(select(PhaseEvent.at).where(*soaked).order_by(PhaseEvent.version.desc()).limit(1))
+    return row.since if began is None else began

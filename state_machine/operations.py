@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import structlog
@@ -25,6 +26,7 @@ from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.evidence import asked_by
+from state_machine.policy.finalize_gates import is_begun_by
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import (
     APPROVE,
@@ -42,6 +44,7 @@ from state_machine.policy.phases import (
     look_up,
     require_named,
 )
+from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.way_back_gates import (
     broker_may_go_back,
@@ -51,6 +54,7 @@ from state_machine.policy.way_back_gates import (
 from state_machine.road.consent.agreement import agreement, require_bound
 from state_machine.road.emergency.cancelled import cancel
 from state_machine.road.emergency.reconciled import may_go_on
+from state_machine.road.finalize import give_up
 from state_machine.road.fleet import ROLE_OF
 from state_machine.road.journal import is_sent_back, send_back
 from state_machine.road.version_raise import VersionRaise
@@ -113,6 +117,9 @@ class Operations:
         trigger = Trigger(operation.name)
         if (snapshot.phase, trigger) == (Phase.READY, Trigger.ABORT):
             await self._abort_before(snapshot, operation)
+            return
+        if (snapshot.phase, trigger) == (Phase.FINALIZING, Trigger.ABORT):
+            await self._give_finalize_up(snapshot, operation, evidence)
             return
         if trigger in UNDOES:
             await self._accepted.take_back_replaced(snapshot, f"{operation.who} requested {PEOPLE[trigger]}")
@@ -209,6 +216,32 @@ class Operations:
         answer = "the requested takeover is cancelled; nothing begins"
         await self._store.away(self._store.end_operation, operation.id, "succeeded", answer, at=self._clock())
 
+    async def _give_finalize_up(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
+        """Refused at once, or taken as soon as no controller is stopped: the rolling restart puts one back before that.
+
+        Raises `GateClosed`, but not while one is put back: at its stop another controller may have to be elected.
+        """
+        edge = look_up(snapshot.phase, Trigger.ABORT)
+        going = any(map(give_up.is_put_back, snapshot.nodes_of(Roll.FINAL)))
+        if (going or give_up.stopped(snapshot)) and not give_up.started(snapshot):
+            if not going:
+                ask_gate(edge, Trigger.ABORT, evidence)
+            if give_up.stopped(snapshot) or not edge.gate(evidence).holds:
+                return
+        ask_gate(edge, Trigger.ABORT, evidence)
+        version, at = snapshot.migration.version, self._clock()
+        step = PhaseStep(
+            trigger=Trigger.ABORT,
+            source=StepSource(SERVICE, version),
+            at=at,
+            who=operation.who,
+            reason="; ".join(filter(None, (give_up.what_was_done(snapshot), operation.reason))),
+            operation_id=operation.id,
+        )
+        also = partial(give_up.forget, snapshot=snapshot, who=operation.who)
+        taken = partial(take, expected_version=version, evidence=evidence, now=at, also=also)
+        await self._store.away(taken, self._store, snapshot.id, step)
+
     async def _what_goes_on(self, snapshot: Snapshot, operation: Operation) -> str:
         """A hold keeps steps from beginning: one that a driver was asked for is taken back, one that began goes on."""
         if snapshot.phase in WINDOW:
@@ -235,7 +268,9 @@ class Operations:
 
 def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
     """Everything of the gate but the approval itself. Raises Z2K-4003 where that does not have to be approved."""
-    edges = [TRANSITIONS.get((phase, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
+    waits = phase is Phase.FINALIZING and not is_begun_by(road_of(evidence))
+    here = Phase.SOAK if waits else phase  # the gate is asked again before the first stop, and an approval ends
+    edges = [TRANSITIONS.get((here, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
     edge = next((each for each in edges if each is not None and each.to in NEEDS_APPROVAL), None)
     if edge is None or edge.to is not to:
         word, possible = "approve", "nothing needs an approval here"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 from state_machine.supervisor import Supervisor
+from state_machine.times.row_clock import RowClock
 
 LOCK_FILE: Final = "serve.lock"
 OURS: Final = (
@@ -73,6 +75,7 @@ class Service:
     _held: ExitStack
     _locks: ClusterLocks
     _hosts: HostThreads
+    clock: RowClock
 
     async def warm_up(self) -> None:
         """For a service that stays: the first audit does not wait for Spark."""
@@ -103,29 +106,33 @@ def open_service(settings: ServiceSettings) -> Service:
         if file is not None:
             opening.enter_context(_lock_of_database(file))
         store = Store.open(settings.database_url)
+        clock = RowClock(store.newest_time())
         held = opening.pop_all()
     close_to_others(directory, *OURS)
     http = loopback_client()
     access = settings.remote_access
     remote = None if access is None else RemotePorts(access)
     control = ControlClient(http, settings.bounds, remote)
-    observer = ClusterObserver(control)
+    observer = ClusterObserver(control, clock)
     audits = WarmAudits(directory, master=settings.spark_master, idle_s=settings.audit_process_idle_s)
-    inspections = Inspections(store, audits, settings)
+    inspections = Inspections(store, audits, settings, clock)
     processes = ControllerProcesses(directory / "controllers")
-    supervisor = Supervisor(store, processes, settings.bounds, starts=settings.start_controllers)
+    supervisor = Supervisor(store, processes, settings.bounds, clock, starts=settings.start_controllers)
     fleets = Fleets(settings.fleets)
     locks = ClusterLocks(str(directory), identity_of(directory))
     hosts = HostThreads(settings.hosts_at_once, settings.calls_per_host)
-    roller = Roller(store, fleets, observer, processes, settings, locks=locks, hosts=hosts)
-    raises = VersionRaise(store, observer)
-    soak = SoakActs(store, fleets, observer, hosts=hosts)
-    road = RoadActs(store, fleets, roller, soak, settings, raises=raises, hosts=hosts)
-    acts = Acts(store, control, supervisor, inspections, settings, road, znodes=OwnZnodes(store))
-    operations = Operations(store, control, inspections, raises)
+    roller = Roller(store, fleets, observer, processes, settings, clock, locks=locks, hosts=hosts, wall=time.time)
+    raises = VersionRaise(store, observer, clock)
+    soak = SoakActs(store, fleets, observer, clock, hosts=hosts)
+    road = RoadActs(store, fleets, roller, soak, settings, clock, raises=raises, hosts=hosts)
+    znodes, ahead = OwnZnodes(store, clock=clock), clock.ahead_s
+    acts = Acts(store, control, supervisor, inspections, settings, road, clock, znodes=znodes, ahead_s=ahead)
+    operations = Operations(store, control, inspections, raises, clock)
     pause_s, operates = settings.observe_every_s, settings.fleets is not None
-    reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=pause_s, operates=operates)
-    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, held, locks, hosts)
+    reconciler = Reconciler(
+        store, observer, operations, acts, inspections, pause_s=pause_s, clock=clock, operates=operates
+    )
+    return Service(settings, store, reconciler, observer, inspections, audits, http, remote, held, locks, hosts, clock)
 
 
 def _lock(path: Path, what: Path) -> IO[str]:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
-from sqlalchemy import Engine, Integer, String, Table, bindparam, delete, select, update
+from sqlalchemy import Engine, Integer, String, Table, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session, defer, sessionmaker
 
 from migrator.findings.road import NODE_ENDED, NODE_STARTED_BY_OTHERS
@@ -339,6 +339,16 @@ class Store:
         query = select(Migration).where(Migration.removed_at.is_(None)).order_by(Migration.id)
         with self.reading() as session:
             return list(session.scalars(query.options(defer(Migration.inventory))))
+
+    def newest_time(self) -> float:
+        """Of all rows that a service wrote, whichever migration they are of; 0.0 without any."""
+        columns = (
+            *(Migration.created_at, Migration.since, Operation.at, Operation.ended_at, PhaseEvent.recorded_at),
+            *(ObservationRow.at, AuditRun.asked_at, AuditRun.finished_at, Backup.seen_at, RoadNode.changed_at),
+            Approval.at,
+        )
+        with self.reading() as session:
+            return max((session.scalar(select(func.max(each))) or 0.0 for each in columns), default=0.0)
 
     def numbers(self) -> list[int]:
         with self.reading() as session:

@@ -123,7 +123,8 @@ def _take(
         verdict=verdict,
     )
     session.add(event)
-    row.phase, row.since, row.version = edge.to, step.at, row.version + 1
+    # a driver's own time may be ahead of this host's: what is made in this phase must not look older than it
+    row.phase, row.since, row.version = edge.to, min(step.at, now), row.version + 1
     row.waiting = f"{edge.to}: {step.reason}"  # the reason of the phase before says nothing of this one
     if step.source.ends_entry:
         move_cursor(session, migration_id, step.source.run, step.source.number)

@@ -41,7 +41,6 @@ async def _serve(settings: ServiceSettings) -> int:
     """The loop and the listener side by side; the end of one is the end of both."""
     import asyncio
     import signal
-    import time
     from contextlib import contextmanager
 
     import uvicorn
@@ -66,7 +65,7 @@ async def _serve(settings: ServiceSettings) -> int:
     parts = Parts(
         service.store,
         settings,
-        time.time,
+        service.clock,
         reconciler.wake,
         lambda: reconciler.last_round_at,
         reconciler.alone_with,

@@ -73,7 +73,9 @@ def abort(
     key: Key = None,
     dry_run: DryRunFlag = False,
 ) -> Any:
-    """Give the controllership back before anything was committed."""
+    """Give the controllership back before anything was committed. In FINALIZING: give the finalize up, before any
+    controller was started without the migration flag, and go back to SOAK.
+    """
     return _step(parts, number, Trigger.ABORT, body, response, key, dry_run)
 
 
@@ -127,6 +129,7 @@ def resume(parts: ServiceParts, number: Number, body: ActionIn, response: Respon
 def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Agree to FINALIZING, or with `to: COMPLETED` to the raise of metadata.version, as plan and evidence are now.
 
+    In FINALIZING itself that is possible until its first controller is stopped, as an approval ends while it waits.
     `digest` says what was read (`GET .../agreement`); another one than the present one is refused. An approval counts
     for 4 hours, and until something in it changes. Neither step can be undone. The approver is another person than the
     one who asks for it, unless `single_operator` is on. With `to: ROLLING_BACK` it is the consent to what a rollback

@@ -100,6 +100,24 @@ FINALIZE_INTENT_STANDS = Finding(
     remedy="Go forward. If no controller was started without the flag, the runbook says how to prove it.",
 )
 
+FINALIZE_WAITS = Finding(
+    code="Z2K-4235",
+    says="The finalize has not begun, and does not begin: {reason}.",
+    means="Every controller runs with the migration flag, as in the soak. The gate was open when FINALIZING was "
+    "requested; it is asked again before the first controller is stopped, and something changed meanwhile.",
+    remedy="Correct what the message names, or approve again if the approval ended. The finalize then begins by "
+    "itself. `zk2kraft abort` gives it up, and leads back to SOAK.",
+)
+
+CLOCK_SET_BACK = Finding(
+    code="Z2K-4236",
+    severity=Severity.WARNS,
+    says="The clock of the service's host is {seconds} s behind the times of the service's rows.",
+    means="It was set back, or it was wrong when earlier rows were written. New rows go on from the newest one, so "
+    "that their order holds and every step stays possible. Times that the service shows are ahead by that much.",
+    remedy="Nothing has to be done for the migration. See that the host's time service is well.",
+)
+
 FLAG_REMOVED_EARLY = Finding(
     code="Z2K-4212",
     says="{path} of controller {node} has no migration flag, and nothing was approved.",

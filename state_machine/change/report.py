@@ -191,7 +191,7 @@ def _going_back(facts: ChangeFacts, restarts: Sequence[Restart]) -> GoingBack:
         phases=phases,
         last_by_command=next((each.phase for each in reversed(phases) if each.command), ""),
         last_moment=LAST_MOMENT,
-        irreversible=is_irreversible(facts.snapshot.phase, facts.observed.later),
+        irreversible=is_irreversible(facts.snapshot.phase, facts.observed.later, facts.observed.road),
         irreversible_since=since,
     )
 
@@ -199,7 +199,7 @@ def _going_back(facts: ChangeFacts, restarts: Sequence[Restart]) -> GoingBack:
 def _now(facts: ChangeFacts, restarts: Sequence[Restart]) -> WayBackNow:
     road = facts.observed.road
     back = None if road is None else road.back
-    undo = undo_of(facts.snapshot.phase, back, facts.observed.later)
+    undo = undo_of(facts.snapshot.phase, back, facts.observed.later, road)
     verdict = readiness(facts.snapshot.phase, facts.observed) if back is not None else _verdict_of_rollback(facts)
     seconds = None if back is None or back.total_s is None else round(back.total_s, 1)
     consent = None if back is None else back.consent
@@ -231,6 +231,7 @@ def irreversible_since(facts: ChangeFacts) -> float | None:
     final = [row for row in facts.journal if row.roll == Roll.FINAL and row.began_at is not None]
     began = [row.began_at for row in final if row.began_at is not None and row.step in WITHOUT_FLAG]
     intent = document(facts.snapshot, INTENT, IntentDocument)
+    intent = None if intent is not None and intent.withdrawn else intent
     if began or intent is not None:
         return min(began) if began else None if intent is None else intent.at
     later = facts.observed.later

@@ -294,6 +294,6 @@ def _undo(facts: ChangeFacts) -> Iterator[str]:
     phase = facts.snapshot.phase
     road = facts.observed.road
     later = facts.observed.later
-    undo = undo_of(phase, None if road is None else road.back, later)
-    if undo.command and not is_irreversible(phase, later):
+    undo = undo_of(phase, None if road is None else road.back, later, road)
+    if undo.command and not is_irreversible(phase, later, road):
         yield f"the undo from here was not tried: {undo.command}"

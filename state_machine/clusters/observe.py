@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
+from uuid import uuid4
 
 import msgspec
 
@@ -36,6 +37,7 @@ from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
 from state_machine.clusters.log_observer import LOOK_S, LogObservation, LogObserver, LogSink, VoterLevels
 from state_machine.clusters.zookeeper_partitions import PartitionSource, ZooKeeperPartitions
 from state_machine.policy.gates import Holder
+from state_machine.times.stretches import Moment, Stretch, gone_on, passed
 
 ZOOKEEPER_WAIT_S: Final = 2.0
 """Longer than a healthy ensemble needs by far; after it the look goes on without ZooKeeper."""
@@ -153,10 +155,13 @@ class Observation(msgspec.Struct, frozen=True):
     gap_s:     the last stretch in which looks found nobody, from the last look that did to the next one.
     gaps:      every such stretch, the newest `GAPS_KEPT` of them, oldest first. windows: the same of `window_ms`.
     log:       the metadata log, from dual-write on.
-    settled_since: since when looks have found no partition under-replicated or without a leader.
-    lacking_since: since when looks have found under-replicated partitions while no broker was missing.
-    brokers_gone_since: since when looks have found `/brokers/ids` empty.
-    unled_since: since when looks at the log have found nobody who leads it, or could not read it.
+    settled: for how long looks have found no partition under-replicated or without a leader, and the same
+             registrations of brokers.
+    lacking: for how long looks have found under-replicated partitions while no broker was missing.
+    brokers_gone: for how long looks have found `/brokers/ids` empty.
+    unled: for how long looks at the log have found nobody who leads it, or could not read it.
+    settled_since, lacking_since, brokers_gone_since, unled_since: the same as times, for readers of earlier releases.
+    moment: of this look, by clocks that a step of the wall clock does not confuse.
     zookeeper_at: when `zookeeper` was read; before `at` where it is read less often.
     later_led: the last controller without ZooKeeper that was found to lead before the end of the migration.
     """
@@ -175,6 +180,11 @@ class Observation(msgspec.Struct, frozen=True):
     brokers_gone_since: float | None = None
     unled_since: float | None = None
     zookeeper_at: float | None = None
+    moment: Moment | None = None
+    settled: Stretch | None = None
+    lacking: Stretch | None = None
+    brokers_gone: Stretch | None = None
+    unled: Stretch | None = None
     later_led: LaterLed | None = None
 
     @property
@@ -270,7 +280,10 @@ class ClusterObserver:
         ensembles: Callable[[str], Ensemble] | None = None,
         logs: Callable[[ClusterInventory], LogSource] = log_of_inventory,
         partitions: Callable[[str], PartitionSource] = ZooKeeperPartitions,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._steady = steady
+        self._life = uuid4().hex
         self._make_log = logs
         self._make_partitions = partitions
         self._partitions: dict[int, PartitionSource] = {}
@@ -308,7 +321,8 @@ class ClusterObserver:
             log = source.joined(log, zookeeper.brokers, self._clock())
         elif migration_id in self._partitions:
             await self._partitions.pop(migration_id).close()
-        observed = summed_up(self._clock(), tuple(controllers), zookeeper, before, log)
+        moment = Moment(self._clock(), self._steady(), self._life)
+        observed = summed_up(moment.wall, tuple(controllers), zookeeper, before, log, moment)
         return observed if earlier is None else msgspec.structs.replace(observed, zookeeper_at=earlier.zookeeper_at)
 
     async def _look_at_log(self, inventory: ClusterInventory, migration_id: int) -> LogObservation:
@@ -374,20 +388,23 @@ def summed_up(
     zookeeper: ZooKeeperObservation,
     before: Observation | None,
     log: LogObservation | None = None,
+    moment: Moment | None = None,
 ) -> Observation:
     """Put one look together, with what only the look before can tell.
 
+    moment: of this look; None: how much time passed since the look before is not known, and none counts.
     log: None where it was not looked at, because stock cannot lead yet.
 
     A look that cannot tell whether there is a controller begins no time without controller and ends none. So `gaps` has
     what was observed; a time that lies wholly between two such looks is not in it.
     """
     seen_log = LogObservation() if log is None else log
-    observed = Observation(now, controllers, zookeeper, log=seen_log, zookeeper_at=now)
+    observed = Observation(now, controllers, zookeeper, log=seen_log, zookeeper_at=now, moment=moment)
     earlier = before or Observation(now)
+    passed_s = None if moment is None else passed(earlier.moment, moment)
     settled = seen_log.known and not seen_log.under_replicated and not seen_log.leaderless
     present = bool(seen_log.brokers) and all(each.ready for each in seen_log.brokers)
-    lacking = seen_log.known and seen_log.under_replicated and present
+    lacking = seen_log.known and bool(seen_log.under_replicated) and present
     gone = zookeeper.holder is not Holder.UNKNOWN and not zookeeper.brokers
     driver = None if observed.active is None else observed.active.driver
     window = None if driver is None else driver.window_ms
@@ -397,6 +414,10 @@ def summed_up(
     ended = has_controller and earlier.controlled_at is not None and earlier.controlled_at < earlier.at
     gap = round(now - earlier.controlled_at, 1) if ended and earlier.controlled_at is not None else None
     measured = window if window is not None and window != earlier.window_ms else None
+    settled_for = gone_on(earlier.settled if _same_runs(earlier.log, seen_log) else None, passed_s, holds=settled)
+    lacking_for = gone_on(earlier.lacking, passed_s, holds=lacking)
+    unled_for = gone_on(earlier.unled, passed_s, holds=log is not None and not seen_log.known)
+    gone_for = gone_on(earlier.brokers_gone, passed_s, holds=gone)
     return msgspec.structs.replace(
         observed,
         controlled_at=now if has_controller else earlier.controlled_at,
@@ -404,10 +425,14 @@ def summed_up(
         gap_s=earlier.gap_s if gap is None else gap,
         gaps=_with_gap(earlier.gaps, now, gap),
         windows=_with_gap(earlier.windows, now, None if measured is None else measured / 1000),
-        settled_since=_since(earlier.settled_since, now) if settled else None,
-        lacking_since=_since(earlier.lacking_since, now) if lacking else None,
-        unled_since=_since(earlier.unled_since, now) if log is not None and not seen_log.known else None,
-        brokers_gone_since=_since(earlier.brokers_gone_since, now) if gone else None,
+        settled=settled_for,
+        lacking=lacking_for,
+        unled=unled_for,
+        brokers_gone=gone_for,
+        settled_since=_since(settled_for, now),
+        lacking_since=_since(lacking_for, now),
+        unled_since=_since(unled_for, now),
+        brokers_gone_since=_since(gone_for, now),
         later_led=_later_led(earlier.later_led, seen_log, now),
     )
 
@@ -423,9 +448,14 @@ def _with_gap(before: tuple[Gap, ...], now: float, seconds: float | None) -> tup
     return before if seconds is None else (*before, Gap(now, seconds))[-GAPS_KEPT:]
 
 
-def _since(earlier: float | None, now: float) -> float:
-    """A clock that went back begins anew."""
-    return now if earlier is None or earlier > now else earlier
+def _since(stretch: Stretch | None, now: float) -> float | None:
+    return None if stretch is None else now - stretch.seconds
+
+
+def _same_runs(before: LogObservation, now: LogObservation) -> bool:
+    """No broker that is in both restarted in between."""
+    runs = {each.id: each.incarnation for each in before.brokers}
+    return all(runs.get(each.id, each.incarnation) == each.incarnation for each in now.brokers)
 
 
 async def _nothing() -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from migrator.control_api.operations import DriverOperation
 from migrator.findings.service import NOT_POSSIBLE_HERE
+from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import (
     Gate,
     abort_is_possible,
@@ -97,8 +98,14 @@ BEYOND_DUAL_WRITE: Final = (
 )
 """What the service leads through by rolling restarts; drivers of ours only go on with dual-write in them."""
 
-AUDITED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
-"""Both sides are written, so audits run by their schedule."""
+AUDITED: Final = (
+    Phase.DUAL_WRITE,
+    Phase.ROLLING_BROKERS,
+    Phase.REPLACING_CONTROLLERS,
+    Phase.SOAK,
+    Phase.FINALIZING,
+)
+"""Both sides are written, so audits run by their schedule. In FINALIZING until its first controller is stopped."""
 
 LED_BACK_FROM: Final = (Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
 """A rollback from here restarts nodes, and the service leads it."""
@@ -198,6 +205,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.REPLACING_CONTROLLERS, Trigger.CONTROLLERS_REPLACED): Edge(Phase.SOAK, gate=controllers_are_replaced),
     (Phase.SOAK, Trigger.ADVANCE): Edge(Phase.FINALIZING, gate=finalize_evidence),
     (Phase.FINALIZING, Trigger.FINALIZED): Edge(Phase.COMPLETED, gate=finalize_is_committed),
+    # until the first controller is started without the migration flag
+    (Phase.FINALIZING, Trigger.ABORT): Edge(Phase.SOAK, gate=finalize_may_be_given_up),
     # metadata.version is raised after every node runs a later Kafka; the phase stays
     (Phase.COMPLETED, Trigger.RAISE_VERSION): Edge(Phase.COMPLETED, gate=may_raise_version),
     # the way back inside the window

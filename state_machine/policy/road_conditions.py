@@ -122,13 +122,21 @@ def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
     )
 
 
+def rests_on(observations: str) -> str:
+    """For what is stored with a step: on which observations a time rests."""
+    return f" ({observations})" if observations else ""
+
+
 def replicas_are_settled(road: RoadEvidence) -> Condition:
     """settle_s is configured; the message prints it."""
     least = road.limits.settle_s
     return Condition(
         f"nothing was under-replicated for {least:g} s",
         not road.log_problem and road.settled_s >= least,
-        _read(road, f"every partition has been fully replicated for {road.settled_s:.0f} s"),
+        _read(
+            road,
+            f"every partition has been fully replicated for {road.settled_s:.0f} s{rests_on(road.settled_rests_on)}",
+        ),
     )
 
 

@@ -10,6 +10,7 @@ active, so that the first start without it decides for the whole cluster.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from migrator.control_api.states import State
 from migrator.findings.road import (
@@ -52,12 +53,15 @@ from state_machine.policy.road_conditions import (
     nothing_waits_for_restart,
     or_waived,
     replicas_are_whole,
+    rests_on,
     road_of,
     state_is,
     voters_follow,
     zookeeper_follows,
 )
-from state_machine.policy.road_observations import LevelsObserved, RoadEvidence, Roll
+from state_machine.policy.road_observations import LevelsObserved, RoadEvidence, Roll, SoakObserved
+
+MISSED_WORTH_NAMING_S: Final = 60.0
 
 
 def may_join_brokers(evidence: Evidence) -> Verdict:
@@ -224,7 +228,7 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
                 gone is not None and gone >= least,
                 f"/brokers/ids names {list(road.zookeeper_ids)}"
                 if road.zookeeper_ids
-                else f"/brokers/ids has been empty for {gone or 0:.0f} s",
+                else f"/brokers/ids has been empty for {gone or 0:.0f} s{rests_on(road.gone_rests_on)}",
             ),
             directories_are_assigned(road),
             *replicas_are_whole(road),
@@ -260,7 +264,7 @@ def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
         Condition(
             f"the soak lasted {least:g} s",
             age is not None and age >= least,
-            "the soak has not begun" if age is None else f"the soak has lasted {age:.0f} s",
+            "the soak has not begun" if soak is None else _lasted(soak),
         ),
         _roll_is_complete(road, Roll.SOAK, "every stock controller was restarted in the soak"),
         Condition(
@@ -280,6 +284,13 @@ def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
         ),
         snapshots_are_written(road),
     )
+
+
+def _lasted(soak: SoakObserved) -> str:
+    """What was not observed is named once it is no accident of rounding."""
+    said = f"the soak has lasted {soak.age_s:.0f} s{rests_on(soak.rests_on)}"
+    missed = soak.missed_s > MISSED_WORTH_NAMING_S
+    return said + (f"; {soak.missed_s:.0f} s more were not observed, and do not count" if missed else "")
 
 
 def snapshots_are_written(road: RoadEvidence) -> Condition:

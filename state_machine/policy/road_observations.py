@@ -167,6 +167,7 @@ class SoakObserved:
     """leaders: controllers that led since it began. snapshots: controllers that wrote one since they were replaced.
 
     not_listed: controllers whose directory cannot be listed. quiet_s: since the last restart or election in it.
+    age_s: as far as it was observed. rests_on: in words. missed_s: since its begin, what was not observed.
     """
 
     age_s: float
@@ -175,6 +176,8 @@ class SoakObserved:
     snapshots: tuple[int, ...] = ()
     not_listed: tuple[int, ...] = ()
     quiet_s: float = math.inf
+    rests_on: str = ""
+    missed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +298,8 @@ class RoadEvidence:
     gone_s:        for how long `/brokers/ids` has been empty; None while it is not, or is not known.
     dual_write_lag: records that ZooKeeper lacks; None: not known.
     replacing:     findings that speak against replacing ours, (code, words); None: not known.
-    settled_s:     for how long nothing was under-replicated.
+    settled_s:     for how long nothing was under-replicated, as far as it was observed without a gap.
+    settled_rests_on, gone_rests_on: on which observations, in words.
     lacking_s:     for how long partitions have been under-replicated while no broker was missing; None: they are not.
     lacking_leader: the broker that leads all of these partitions; None where several do.
     backed_up:     when the backup for the next step was taken, seconds ago; None: there is none.
@@ -308,6 +312,8 @@ class RoadEvidence:
     levels:        None before COMPLETED, and until the voters were asked.
     waivers:       of the inventory, those whose end is not reached.
     restarts:      what brokers' next restarts would change; None: it was not looked at yet.
+    stopped_for_it: controllers that were stopped for the finalize and do not run again. started_without: those that may
+                   have been started without the flag, by the journal.
     named:         brokers that the inventory file names; None: it was not read yet.
     """
 
@@ -352,6 +358,10 @@ class RoadEvidence:
     back: WayBack | None = None
     levels: LevelsObserved | None = None
     restarts: RestartsObserved | None = None
+    stopped_for_it: tuple[int, ...] = ()
+    started_without: tuple[int, ...] = ()
+    settled_rests_on: str = ""
+    gone_rests_on: str = ""
     named: tuple[int, ...] | None = None
 
     def roll(self, roll: Roll) -> RollObserved:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from migrator.model.verdict import Verdict
+from state_machine.policy.finalize_gates import can_be_given_up
 from state_machine.policy.gates import Evidence
 from state_machine.policy.later import NO_LATER, LaterObserved
 from state_machine.policy.phases import BEFORE_TAKEOVER, LED_BACK_FROM, TRANSITIONS, Phase, Trigger
-from state_machine.policy.road_observations import WayBack
+from state_machine.policy.road_observations import RoadEvidence, WayBack
 from state_machine.policy.way_back_gates import brokers_may_return, controllers_may_return
 
 
@@ -86,6 +87,17 @@ _FINAL: Final = Undo(
 )
 
 
+_NOT_BEGUN: Final = Undo(
+    "zk2kraft abort",
+    "the finalize is given up, and the migration is in SOAK again; a controller that is stopped gets its kept file "
+    "first. That is possible until the first start of a controller without the migration flag",
+    "the controller that is stopped, if there is one",
+    "nothing; another person approves the next finalize",
+    "0 s",
+)
+"""Of FINALIZING, while every controller runs with the flag."""
+
+
 _LATER: Final = Undo(
     "",
     "nothing can be undone while this is so. Stop that controller: one that still has the migration in its log leads "
@@ -97,8 +109,12 @@ _LATER: Final = Undo(
 """A Kafka without ZooKeeper leads, or the log lost the migration by it."""
 
 
-def undo_of(phase: Phase, back: WayBack | None, later: LaterObserved = NO_LATER) -> Undo:
-    """back: what a rollback would do and lose now."""
+def undo_of(
+    phase: Phase, back: WayBack | None, later: LaterObserved = NO_LATER, road: RoadEvidence | None = None
+) -> Undo:
+    """back: what a rollback would do and lose now. road: tells whether a finalize can still be given up."""
+    if phase is Phase.FINALIZING and can_be_given_up(road):
+        return _NOT_BEGUN
     if later.has_ended_dual_write and phase not in NO_RETURN:
         return replace(_LATER, does=f"{later.why_ended}: {_LATER.does}")
     if back is not None and phase is Phase.DUAL_WRITE:
@@ -144,9 +160,11 @@ UNDO: Final[Mapping[Phase, Undo]] = {
 IRREVERSIBLE: Final = "irreversible from here"
 """Said by the command line, the page and the change report, before and after the step to FINALIZING."""
 NO_RETURN: Final = (Phase.FINALIZING, Phase.COMPLETED)
-"""Phases that nothing leads back from."""
+"""Phases that nothing leads back from; of FINALIZING, from the first start without the migration flag on."""
 
 
-def is_irreversible(phase: Phase, later: LaterObserved = NO_LATER) -> bool:
+def is_irreversible(phase: Phase, later: LaterObserved = NO_LATER, road: RoadEvidence | None = None) -> bool:
     """Also while a Kafka without ZooKeeper has ended dual-write, in whatever phase."""
+    if phase is Phase.FINALIZING and can_be_given_up(road):
+        return False
     return phase in NO_RETURN or later.has_ended_dual_write

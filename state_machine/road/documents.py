@@ -26,6 +26,7 @@ from state_machine.store import (
     ZOOKEEPER_END,
     Snapshot,
 )
+from state_machine.times.stretches import Moment, Stretch
 
 __all__ = ("CANARY", "FILES", "INTENT", "LEFT_OUT", "LEVELS", "LIMITS", "RESTARTS", "SOAK", "ZNODES", "ZOOKEEPER_END")
 
@@ -147,6 +148,8 @@ class SoakDocument(msgspec.Struct, frozen=True):
     """epoch, leader: as seen last. elected_at: when that changed last.
 
     snapshots: by node id, the end of the newest one since it became stock.
+    counted: the time of the soak, as far as it was observed; None: of a release that did not ask. moment: of the
+    observation that counted last; None: the next one counts nothing.
     """
 
     began: float
@@ -157,15 +160,21 @@ class SoakDocument(msgspec.Struct, frozen=True):
     elected_at: float = 0.0
     snapshots: dict[str, int] = {}
     not_listed: tuple[int, ...] = ()
+    counted: Stretch | None = None
+    moment: Moment | None = None
 
 
 class IntentDocument(msgspec.Struct, frozen=True):
-    """The finalize was begun. path: of the znode. text: what stands in it."""
+    """The finalize was begun. path: of the znode. text: what stands in it.
+
+    withdrawn: it was given up at that time by that person, and the znode has to go.
+    """
 
     at: float
     path: str
     text: str
     who: str
+    withdrawn: bool = False
 
 
 class LevelsDocument(msgspec.Struct, frozen=True):

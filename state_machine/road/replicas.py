@@ -20,8 +20,12 @@ from confluent_kafka.admin import AdminClient
 from migrator.findings.finding import FindingError, words_of
 from migrator.fleet.inventory import Inventory
 from migrator.model.verdict import Condition
-from state_machine.policy.road_conditions import why_lacking
+from state_machine.policy.road_conditions import rests_on, why_lacking
 from state_machine.road.canary import client_settings
+from state_machine.times.stretches import Moment, Stretch, gone_on, passed
+
+THIS_LIFE: Final = "this one"
+"""What is kept here ends with the service."""
 
 ANSWER_S: Final = 5.0
 EVERY_S: Final = 1.0
@@ -85,7 +89,11 @@ class ReplicasWatch:
         read: Callable[[Inventory], ReplicasSeen] = read_replicas,
         steady: Callable[[], float] = time.monotonic,
         away: Callable[..., Coroutine[Any, Any, ReplicasSeen]] = asyncio.to_thread,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
+        self._began_by_clock = 0.0
+        self._moment: Moment | None = None
         self._read = read
         self._away = away
         self._steady = steady
@@ -93,8 +101,8 @@ class ReplicasWatch:
         self._began = -1e9
         self._seen: ReplicasSeen | None = None
         self._seen_at = 0.0
-        self._whole_since: float | None = None
-        self._lacking_since: float | None = None
+        self._whole: Stretch | None = None
+        self._lacking: Stretch | None = None
 
     def tend(self, inventory: Inventory, wanted: Collection[int], out: Collection[int] = ()) -> None:
         """Take what was read, and begin the next reading when it is due. wanted: brokers that have to be there. out:
@@ -104,21 +112,18 @@ class ReplicasWatch:
             task, self._task = self._task, None
             self._take(_without(task.result(), out), wanted)
         if self._task is None and self._steady() - self._began >= EVERY_S:
-            self._began = self._steady()
+            self._began, self._began_by_clock = self._steady(), self._clock()
             self._task = asyncio.create_task(self._away(self._read, inventory))
 
     def _take(self, seen: ReplicasSeen, wanted: Collection[int]) -> None:
         self._seen, self._seen_at = seen, self._began
         missing = set(wanted) - set(seen.brokers)
-        whole = not seen.problem and not missing and not seen.under_replicated and not seen.leaderless
-        if not whole:
-            self._whole_since = None
-        elif self._whole_since is None:
-            self._whole_since = self._seen_at
-        if seen.problem or missing or not seen.under_replicated:
-            self._lacking_since = None
-        elif self._lacking_since is None:
-            self._lacking_since = self._seen_at
+        before, self._moment = self._moment, Moment(self._began_by_clock, self._began, THIS_LIFE)
+        passed_s = passed(before, self._moment)
+        known = not seen.problem and not missing
+        whole = known and not seen.under_replicated and not seen.leaderless
+        self._whole = gone_on(self._whole, passed_s, holds=whole)
+        self._lacking = gone_on(self._lacking, passed_s, holds=known and bool(seen.under_replicated))
 
     def at_stake(self, broker: int) -> int:
         return 0 if self._seen is None else at_stake(self._seen, broker)
@@ -130,8 +135,8 @@ class ReplicasWatch:
             said = "no reading yet" if seen is None else f"the last reading is {age:.0f} s old"
             return (Condition("brokers tell how whole the replicas are", False, said),)
         missing = sorted(set(wanted) - set(seen.brokers))
-        settled = 0.0 if self._whole_since is None else self._steady() - self._whole_since
-        lacking = None if self._lacking_since is None else self._steady() - self._lacking_since
+        settled = 0.0 if self._whole is None else self._whole.seconds
+        lacking = None if self._lacking is None else self._lacking.seconds
         return (
             Condition("brokers tell how whole the replicas are", not seen.problem, seen.problem or f"{age:.0f} s ago"),
             Condition(
@@ -147,7 +152,8 @@ class ReplicasWatch:
             ),
             Condition(
                 f"nothing was under-replicated for {settle_s:g} s",
-                self._whole_since is not None and settled >= settle_s,
-                f"every partition has been fully replicated for {settled:.0f} s",
+                self._whole is not None and settled >= settle_s,
+                f"every partition has been fully replicated for {settled:.0f} s"
+                + rests_on("" if self._whole is None else self._whole.text),
             ),
         )

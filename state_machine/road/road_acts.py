@@ -22,14 +22,15 @@ from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import (
     BACKUP_FAILED,
     CANARY_OVER_BUDGET,
-    FINALIZE_INTENT_STANDS,
     ZOOKEEPER_STILL_REACHABLE,
 )
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.roll import RollStep
 from migrator.model.connect_string import chroot_of
+from migrator.model.verdict import Verdict
 from migrator.zk import paths
 from state_machine.observations import WaitingReason
+from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import canary_is_well, road_of
@@ -66,10 +67,13 @@ from state_machine.road.file_watch import (
     read_files,
     restart_occurrences,
 )
+from state_machine.road.finalize import give_up
+from state_machine.road.finalize.before import FreshFiles, is_waiting, never_asked, not_now
 from state_machine.road.fleet import Fleet, Fleets, trouble_of
 from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.hosts.node_readings import NodeReadings
-from state_machine.road.intent import FinalizeIntent, write_intent
+from state_machine.road.intent import FinalizeIntent, delete_intent, write_intent
+from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import next_phase, road_evidence
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
@@ -77,6 +81,7 @@ from state_machine.road.version_raise import VersionRaise
 from state_machine.road.zookeeper_end import end_text, observed_end
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
+from state_machine.tables import RoadNode
 
 log = structlog.get_logger()
 
@@ -101,6 +106,7 @@ class _Work:
     restarts_said: NodeReadings[bytes | None]
     files: asyncio.Task[FilesDocument] | None = None
     files_at: float = -1e9
+    fresh: FreshFiles = field(default_factory=FreshFiles)
     restarts: asyncio.Task[RestartsDocument] | None = None
     restarts_at: float = -1e9
     backup: asyncio.Task[None] | None = None
@@ -138,6 +144,9 @@ class RoadActs:
         self._clock = clock
         self._steady = steady
         self._work: dict[int, _Work] = {}
+        self.finalize_gate: Callable[[Snapshot, str], Verdict] = never_asked
+        """The gate of FINALIZING, as it is now, for the person who requested it; who acts puts it here."""
+        roller.before_stop[Roll.FINAL] = self._before_finalize
 
     async def tend(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
         """What goes on beside the phase's own act: files, backups, configured times. Returns what is amiss."""
@@ -203,7 +212,10 @@ class RoadActs:
 
     async def soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Snapshots, restarts, elections, and the time itself."""
+        left = await self._delete_intent(snapshot, evidence)
         await self._soak.note(snapshot)
+        if left is not None:
+            return left
         restarted = await self._roller.step(snapshot, evidence, Roll.SOAK)
         if restarted is not None:
             return restarted
@@ -211,9 +223,11 @@ class RoadActs:
         return led or WaitingReason("done: every stock controller was restarted, and led once")
 
     async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
-        """The intent stands before the first node is touched."""
-        if document(snapshot, INTENT, IntentDocument) is None:
-            return await self._intend(snapshot)
+        """Gate and intent come with the first stop (`_before_finalize`). One that is given up stops nothing more."""
+        row = give_up.to_put_back(snapshot)
+        if row is not None and not self._roller.is_acting(snapshot.id):
+            await self._store.away(self._put_back, snapshot, row)
+            return WaitingReason(f"waiting: controller {row.node_id} gets its kept file, with the migration flag")
         finalized = await self._roller.step(snapshot, evidence, Roll.FINAL)
         return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
@@ -257,11 +271,33 @@ class RoadActs:
 
     # --- finalize ------------------------------------------------------------------------------------------
 
-    async def _intend(self, snapshot: Snapshot) -> WaitingReason:
-        """Znode first: a row without it would let nobody else see what was begun."""
-        approval = snapshot.approval
+    async def _before_finalize(self, snapshot: Snapshot) -> WaitingReason | None:
+        """Before the first controller is stopped: all of the gate as it is now, then the intent. None: both are there.
+
+        Of the others the gate says nothing any more: the first one may have ended the migration.
+        """
+        snapshot = await self._store.away(self._store.snapshot, snapshot.id)  # with what this round has written down
+        if give_up.is_requested(snapshot):
+            return WaitingReason("waiting: the finalize is given up, and no controller is stopped for it any more")
+        if not is_waiting(snapshot):
+            return None
         events = await self._store.away(self._store.events, snapshot.id)
         who = next((each.who for each in reversed(events) if each.to_phase == Phase.FINALIZING), "unknown")
+        verdict = self.finalize_gate(snapshot, who)
+        work = self._work[snapshot.id]  # `tend` made it
+        if not verdict.holds:
+            work.fresh.forget()
+            return not_now(verdict)
+        if work.fresh.ask(self._steady()):
+            work.files_at = -1e9
+        if not work.fresh.are_known:
+            return WaitingReason("waiting: before the first controller is stopped, every file is read once more")
+        intended = document(snapshot, INTENT, IntentDocument)
+        return await self._intend(snapshot, who) if intended is None or intended.withdrawn else None
+
+    async def _intend(self, snapshot: Snapshot, who: str) -> WaitingReason | None:
+        """Znode first: a row without it would let nobody else see what was begun."""
+        approval = snapshot.approval
         intent = FinalizeIntent(
             migration=snapshot.migration.name,
             cluster=snapshot.migration.cluster_id or "",
@@ -278,7 +314,30 @@ class RoadActs:
             snapshot, INTENT, IntentDocument(at=self._clock(), path=paths.FINALIZE_INTENT, text=text, who=who)
         )
         log.warning("finalize.intended", path=paths.FINALIZE_INTENT, text=text)
-        return WaitingReason(f"waiting: {FINALIZE_INTENT_STANDS.found(path=paths.FINALIZE_INTENT, text=text).text}")
+        return None
+
+    def _put_back(self, snapshot: Snapshot, row: RoadNode) -> None:
+        look = snapshot.observation
+        found = None if look is None else look.log.controller(row.node_id)
+        with self._store.writing() as session:
+            written = session.get_one(RoadNode, (row.migration_id, row.roll, row.node_id))
+            send_back(session, written, "" if found is None else found.incarnation, at=self._clock())
+
+    async def _delete_intent(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """Of a finalize that was given up. A rollback stays closed for as long as it stands."""
+        if not give_up.standing_intent(snapshot):
+            return None
+        said = "the intent of the finalize that was given up is deleted in ZooKeeper"
+        verdict = finalize_may_be_given_up(evidence)
+        if not verdict.holds:
+            return WaitingReason(f"waiting: {said}: {verdict.reason()}")
+        cluster = snapshot.migration.cluster_id or ""
+        try:
+            await asyncio.to_thread(delete_intent, snapshot.inventory.zookeeper, cluster)
+        except FindingError as error:
+            return WaitingReason(f"waiting: {said}: {words_of(error)}", (error.occurrence,))
+        log.warning("finalize.intent_deleted", path=paths.FINALIZE_INTENT)
+        return WaitingReason(f"waiting: {said}")
 
     # --- files, backups, times -----------------------------------------------------------------------------
 
@@ -303,6 +362,8 @@ class RoadActs:
                 work.files_at = self._steady() - self._settings.drift_every_s + 1.0  # a file moved while it was read
             else:
                 await self._keep(snapshot, FILES, found)
+                if all(at >= found.at for at in found.read_at.values()):  # no answer of a round before
+                    work.fresh.are_read()
             return
         last = document(snapshot, FILES, FilesDocument)
         changed = last is not None and any(
@@ -311,6 +372,7 @@ class RoadActs:
         since = self._steady() - work.files_at
         if since >= self._settings.drift_every_s or (changed and since >= 1.0):
             work.files_at = self._steady()
+            work.fresh.are_begun(work.files_at)
             work.files = asyncio.create_task(self._hosts.away(snapshot.id, self._read_files, snapshot, work))
 
     def _read_files(self, snapshot: Snapshot, work: _Work) -> FilesDocument:

@@ -57,6 +57,8 @@ from state_machine.road.documents import (
     document,
 )
 from state_machine.road.file_watch import restart_occurrences
+from state_machine.road.finalize import give_up
+from state_machine.road.finalize.before import gate_since, is_waiting
 from state_machine.road.way_back import way_back
 from state_machine.store import ON_THE_ROAD, Snapshot, reached
 
@@ -85,20 +87,22 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         migration=log.migration,
         leader=log.leader,
         no_leader=log.no_leader,
-        unled_s=None if look is None or look.unled_since is None else now - look.unled_since,
+        unled_s=None if look is None or look.unled is None else look.unled.seconds,
         kraft=tuple(each.id for each in log.brokers if each.mode == "KRaft"),
         zookeeper=tuple(each.id for each in log.brokers if each.mode != "KRaft"),
         not_ready=tuple(each.id for each in log.brokers if not each.ready),
         zookeeper_ids=() if look is None else look.zookeeper.brokers,
-        gone_s=None if look is None or look.brokers_gone_since is None else now - look.brokers_gone_since,
+        gone_s=None if look is None or look.brokers_gone is None else look.brokers_gone.seconds,
+        gone_rests_on="" if look is None or look.brokers_gone is None else look.brokers_gone.text,
         under_replicated=log.under_replicated,
         under_min_isr=log.under_min_isr,
         reassignments=log.reassignments,
         leaderless=log.leaderless,
         orphans=log.orphans,
         unassigned=tuple(each.id for each in log.brokers if each.unassigned_dirs or each.offline_dirs),
-        settled_s=0.0 if look is None or look.settled_since is None else now - look.settled_since,
-        lacking_s=None if look is None or look.lacking_since is None else now - look.lacking_since,
+        settled_s=0.0 if look is None or look.settled is None else look.settled.seconds,
+        settled_rests_on="" if look is None or look.settled is None else look.settled.text,
+        lacking_s=None if look is None or look.lacking is None else look.lacking.seconds,
         lacking_leader=log.under_replicated_leader,
         dual_write_lag=None if look is None else _lag(look),
         migration_offset=None if look is None else look.zookeeper.migration_offset,
@@ -110,7 +114,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         approval=_approval(snapshot, digest, now),
         limits=RoadLimits() if limits is None else RoadLimits(**msgspec.structs.asdict(limits)),
         backed_up=_backed_up(snapshot, now),
-        intent=_intent(look) if intent is None else intent.text,
+        intent=_intent(look) if intent is None or intent.withdrawn else intent.text,
         digest=digest,
         offline=tuple(each.id for each in log.brokers if each.offline_dirs),
         features=log.features,
@@ -119,6 +123,8 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         guards=() if files is None else _guards(files, now),
         levels=_levels(snapshot, log, now),
         restarts=_restarts(snapshot, now),
+        stopped_for_it=give_up.stopped(snapshot),
+        started_without=give_up.started(snapshot),
         named=None if files is None else files.named,
         waivers=()
         if files is None
@@ -243,9 +249,14 @@ def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
     soak = document(snapshot, SOAK, SoakDocument)
     if soak is None or snapshot.phase not in (Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED):
         return None
+    age = max(now - soak.began, 0.0) if soak.counted is None else soak.counted.seconds
     last = max((each.changed_at for each in snapshot.nodes_of(Roll.SOAK)), default=soak.began)
+    given_up = document(snapshot, INTENT, IntentDocument)
+    last = max(last, given_up.at) if given_up is not None and given_up.withdrawn else last
     return SoakObserved(
-        age_s=max(now - soak.began, 0.0),
+        age_s=age,
+        rests_on="" if soak.counted is None else soak.counted.text,
+        missed_s=max(now - soak.began - age, 0.0),
         leaders=soak.leaders,
         elections=soak.elections,
         snapshots=tuple(sorted(int(each) for each in soak.snapshots)),
@@ -299,15 +310,15 @@ def next_phase(phase: Phase) -> Phase:
 
 def _backed_up(snapshot: Snapshot, now: float) -> float | None:
     """The newest one for the next step, taken since this phase began."""
-    wanted = next_phase(snapshot.phase)
+    wanted = Phase.FINALIZING if is_waiting(snapshot) else next_phase(snapshot.phase)
     taken = [each.seen_at for each in snapshot.backups if each.kind == "gate" and each.phase == wanted]
     newest = max(taken, default=None)
-    return None if newest is None or newest < snapshot.migration.since else max(now - newest, 0.0)
+    return None if newest is None or newest < gate_since(snapshot) else max(now - newest, 0.0)
 
 
 def _approval(snapshot: Snapshot, digest: str, now: float) -> ApprovalObserved | None:
     approval = snapshot.approval
-    if approval is None or approval.to_phase not in NEEDS_APPROVAL or approval.at < snapshot.migration.since:
+    if approval is None or approval.to_phase not in NEEDS_APPROVAL or approval.at < gate_since(snapshot):
         return None
     age = now - approval.at if now >= approval.at else math.inf
     return ApprovalObserved(approval.who, age, approval.digest == digest)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Callable, Collection, Container
+from collections.abc import Awaitable, Callable, Collection, Container
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -88,6 +88,7 @@ from state_machine.road.emergency.stops import (
     host_answers,
     takes_nothing,
 )
+from state_machine.road.finalize import give_up
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.identity.hosts import confirm, not_ended
@@ -104,6 +105,8 @@ log = structlog.get_logger()
 LOOK_AT_NODE_EVERY_S: Final = 1.0
 LOCKED: Final = (NodeAct.PREPARE, NodeAct.STOP)
 """Acts that no service begins without the lock of the cluster."""
+BeforeStop: TypeAlias = Callable[[Snapshot], Awaitable[WaitingReason | None]]
+"""Asked between the lock and the journal of a stop. It answers why the node is not stopped."""
 LOOK_PATIENCE_S: Final = 0.5
 """A round waits so long for the look at a host; after that it goes on, and the look with it."""
 LOOK_BESIDE_S: Final = 0.05
@@ -173,7 +176,10 @@ class Roller:
         locks: ClusterLocks | None = None,
         replicas: Callable[[Inventory], ReplicasSeen] = read_replicas,
         hosts: HostThreads | None = None,
+        wall: Callable[[], float] | None = None,
     ) -> None:
+        """clock: of rows. wall: what maintenance windows are of, where that is another one."""
+        self._wall = wall or clock
         self._hosts = hosts or HostThreads()
         self._locks = locks
         self._replicas = replicas
@@ -185,6 +191,7 @@ class Roller:
         self._clock = clock
         self._steady = steady
         self._work: dict[int, _Work] = {}
+        self.before_stop: dict[Roll, BeforeStop] = {}
 
     async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
         """One decision. None: every node is whole. An act of the roll before comes to its end first."""
@@ -216,6 +223,11 @@ class Roller:
             found = NO_FLEET.found(name=snapshot.migration.name, reason=f"it does not name nodes {missing} any more")
             return WaitingReason(f"blocked: {found.text}", (found,))
         return await self._decide(snapshot, evidence, roll, fleet)
+
+    def is_acting(self, migration_id: int) -> bool:
+        """Something is done on a host just now."""
+        work = self._work.get(migration_id)
+        return work is not None and work.running is not None
 
     async def release(self, snapshot: Snapshot) -> None:
         """Nothing is restarted any more."""
@@ -301,7 +313,8 @@ class Roller:
 
     def _tend_replicas(self, snapshot: Snapshot, fleet: Fleet, work: _Work, out: Collection[int]) -> None:
         if work.replicas is None:
-            work.replicas = ReplicasWatch(self._replicas, self._steady, partial(self._hosts.away, snapshot.id))
+            away = partial(self._hosts.away, snapshot.id)
+            work.replicas = ReplicasWatch(self._replicas, self._steady, away, self._clock)
         work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS) if each.id not in out}, out)
 
     def _whole_by_brokers(self, fleet: Fleet, work: _Work, out: Container[int]) -> tuple[Condition, ...]:
@@ -311,7 +324,7 @@ class Roller:
 
     def _outside(self, fleet: Fleet) -> str | None:
         """No node is begun outside of the maintenance windows; one that was begun is ended."""
-        inside = fleet.inventory.is_in_window(datetime.fromtimestamp(self._clock(), UTC))
+        inside = fleet.inventory.is_in_window(datetime.fromtimestamp(self._wall(), UTC))
         return None if inside else "outside of the maintenance windows of the inventory"
 
     # --- acts ----------------------------------------------------------------------------------------------
@@ -336,6 +349,10 @@ class Roller:
                 return WaitingReason(
                     f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,)
                 )
+        if act is NodeAct.STOP and roll in self.before_stop and not give_up.is_put_back(row):
+            closed = await self.before_stop[roll](snapshot)
+            if closed is not None:
+                return closed
         before = RECORDED_BEFORE[act]
         if before is not None and (row.step != before or row.began_at is None):
             at = self._clock()
@@ -363,7 +380,7 @@ class Roller:
             return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
         work.running = None
         row = next((each for each in snapshot.nodes_of(roll) if each.node_id == running.node), None)
-        if row is None:  # the rollback was cancelled while its file was read; no node was away
+        if row is None:  # a rollback or a finalize was given up while its file was read; no node was away
             running.task.exception()
             return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node} is left as it is")
         try:
@@ -410,6 +427,8 @@ class Roller:
                 return write_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
             case NodeAct.WRITE if roll is Roll.JOIN and row.kind == FileKind.BACK:
                 return joining.write_before(node, row)
+            case NodeAct.WRITE if give_up.is_put_back(row):
+                return give_up.write_kept(node, row, "" if snapshot.approval is None else snapshot.approval.digest)
             case NodeAct.WRITE if row.kind == FileKind.BACK:
                 return write_back(fleet, node, row)
             case NodeAct.WRITE:
@@ -859,11 +878,11 @@ def _broker_whole(
 
 def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
     controller, voter = observed.controller(row.node_id), observed.voter(row.node_id)
-    flag = roll is not Roll.FINAL
+    flag = roll is not Roll.FINAL or give_up.is_put_back(row)
     fresh = controller is not None and controller.incarnation != row.incarnation
     ready = controller is not None and controller.zk_migration_ready is flag
     lag = None if voter is None else voter.lag
-    claim = (claim_is_ours(evidence),) if flag else ()
+    claim = () if roll is Roll.FINAL else (claim_is_ours(evidence),)
     ours = roll is Roll.OURS and not journal.is_sent_back(row)
     return (
         *((controllers_back.answers_in_its_place(evidence, row),) if ours else ()),

@@ -23,21 +23,24 @@ import structlog
 
 from migrator.findings.finding import FindingError, words_of
 from state_machine.clusters.log_observer import LogObservation
-from state_machine.clusters.observe import ClusterObserver
+from state_machine.clusters.observe import ClusterObserver, Observation
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.road_observations import CONTROLLERS, Roll
-from state_machine.road.documents import SOAK, SoakDocument, document
+from state_machine.road.documents import INTENT, SOAK, IntentDocument, SoakDocument, document
 from state_machine.road.fleet import FleetNode, Fleets
 from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.roller import cluster_ready
 from state_machine.store import Snapshot, Store
+from state_machine.times.stretches import Stretch, passed
 
 log = structlog.get_logger()
 
 SNAPSHOTS_EVERY_S: Final = 5.0
 ELECTION_EVERY_S: Final = 15.0
 """A new leader of stock synchronises ZooKeeper first."""
+COUNTED_EVERY_S: Final = 1.0
+"""What was not written down yet when the service ends does not count."""
 SNAPSHOT_NAME: Final = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
 METADATA_LOG: Final = "__cluster_metadata-0"
 
@@ -50,6 +53,29 @@ class _Work:
     snapshots_at: float = -1e9
     asked_at: float = -1e9
     asked: int = 0
+
+
+def came_back(snapshot: Snapshot) -> bool:
+    """From FINALIZING, which was given up: the soak goes on."""
+    intent = document(snapshot, INTENT, IntentDocument)
+    return intent is not None and intent.withdrawn
+
+
+def counted(before: SoakDocument, look: Observation | None, now: float) -> SoakDocument:
+    """With the time since the observation that counted last. A time without observations, or in which the log could
+    not be read, does not count; nor does it begin the soak anew.
+    """
+    time = before.counted or Stretch(max(now - before.began, 0.0))  # begun by an earlier release
+    moment = None if look is None or not look.log.known or look.log.leader is None else look.moment
+    if moment is None:
+        return msgspec.structs.replace(before, counted=time, moment=None)
+    passed_s = passed(before.moment, moment)
+    if passed_s is None:
+        return msgspec.structs.replace(before, counted=time, moment=moment)
+    if passed_s < COUNTED_EVERY_S:
+        return before
+    time = Stretch(time.seconds + passed_s, time.samples + 1, max(time.longest_s, passed_s))
+    return msgspec.structs.replace(before, counted=time, moment=moment)
 
 
 class SoakActs:
@@ -104,9 +130,9 @@ class SoakActs:
         """Who led, how often that changed, and which snapshots were written."""
         observed = LogObservation() if snapshot.observation is None else snapshot.observation.log
         before = document(snapshot, SOAK, SoakDocument)
-        if before is None or before.began < snapshot.migration.since:
-            before = SoakDocument(began=snapshot.migration.since)
-        after = before
+        if before is None or (before.began < snapshot.migration.since and not came_back(snapshot)):
+            before = SoakDocument(began=snapshot.migration.since, counted=Stretch())
+        after = counted(before, snapshot.observation, self._clock())
         if observed.known and observed.leader is not None:
             moved = observed.epoch > before.epoch and before.epoch > 0
             after = msgspec.structs.replace(

@@ -14,6 +14,7 @@ from typing import Final
 from migrator.fleet.roll import RollStep
 from state_machine.clusters.log_observer import LogObservation, LogVoter
 from state_machine.tables import RoadNode
+from state_machine.times.stretches import UNOBSERVED_S
 
 UNSENT_S: Final = 30.0
 """A controller that has everything and knows a leader registers within two seconds."""
@@ -46,15 +47,18 @@ class UnsentRegistrations:
     """Of one migration. Times are steady seconds."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[str, int], float] = {}
+        self._seen: dict[tuple[str, int], tuple[float, float]] = {}
 
     def is_due(self, row: RoadNode, observed: LogObservation, now: float) -> bool:
         """Whether it has been one for so long, and was not started again for it before."""
         key = row.roll, row.node_id
         if not is_unsent(row, observed):
-            self._since.pop(key, None)
+            self._seen.pop(key, None)
             return False
-        return now - self._since.setdefault(key, now) >= UNSENT_S and STARTED_AGAIN not in row.detail
+        since, last = self._seen.get(key, (now, now))
+        since = now if now - last > UNOBSERVED_S else since  # what was in between is not known
+        self._seen[key] = since, now
+        return now - since >= UNSENT_S and STARTED_AGAIN not in row.detail
 
 
 def before_its_second_stop(row: RoadNode) -> dict[str, str]:

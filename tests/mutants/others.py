@@ -237,6 +237,20 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_road_gates.py",),
     ),
     Fault(
+        PHASES + "road/finalize/give_up.py",
+        "reached(row) in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE)",
+        "reached(row) in (RollStep.STARTED, RollStep.WHOLE)",
+        "a finalize is given up although the first start without the flag may have been ordered",
+        ("tests/unit/state_machine/test_finalize_given_up.py",),
+    ),
+    Fault(
+        PHASES + "times/stretches.py",
+        "    if steady < 0 or max(steady, wall) > UNOBSERVED_S:",
+        "    if steady < 0 or steady > UNOBSERVED_S:",
+        "the hours in which the service's host slept are no gap",
+        ("tests/unit/state_machine/test_stretches.py",),
+    ),
+    Fault(
         "migrator/fleet/roll.py",
         "seen.process is ProcessState.RUNNING and not seen.gone and not cluster.holds:\n",
         "seen.process is ProcessState.RUNNING and not seen.gone and False:\n",

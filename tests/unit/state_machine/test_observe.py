@@ -44,6 +44,7 @@ from state_machine.clusters.observe import (
     summed_up,
 )
 from state_machine.policy.gates import Holder
+from state_machine.times.stretches import Moment
 from tests.support.statuses import a_status
 from tests.unit.state_machine.fakes import OPERATIONS, FakeController, FakeNetwork
 
@@ -273,11 +274,12 @@ def test_replicas_lack_since_no_broker_was_missing_and_all_of_it_was_read() -> N
     away = (zero, msgspec.structs.replace(one, fenced=True))
     stopping = (zero, msgspec.structs.replace(one, in_controlled_shutdown=True))
     look = None
-    since = []
+    lacking = []
     for now, under_replicated, brokers, problem in (
         (10.0, 3, away, ""),
         (11.0, 3, present, ""),
-        (80.0, 1, present, ""),  # fewer, and still not all
+        (40.0, 2, present, ""),  # fewer, and still not all
+        (69.0, 1, present, ""),
         (81.0, 1, stopping, ""),
         (82.0, 1, present, ""),
         (83.0, 1, present, "no controller leads"),
@@ -286,11 +288,12 @@ def test_replicas_lack_since_no_broker_was_missing_and_all_of_it_was_read() -> N
         (86.0, 2, (), ""),  # before dual-write it knows of no broker
         (87.0, 2, present, ""),
         (20.0, 2, present, ""),  # the clock went back
+        (60.0, 2, present, ""),  # nothing was observed for 40 s
     ):
         log = LogObservation(now, problem, brokers=brokers, under_replicated=under_replicated)
-        look = summed_up(now, (), BROKER_RULES, look, log)
-        since.append(look.lacking_since)
-    assert since == [None, 11.0, 11.0, None, 82.0, None, 84.0, None, None, 87.0, 20.0]
+        look = summed_up(now, (), BROKER_RULES, look, log, Moment(now, now, "one life"))
+        lacking.append(None if look.lacking is None else look.lacking.seconds)
+    assert lacking == [None, 0.0, 29.0, 58.0, None, 0.0, None, 0.0, None, None, 0.0, 0.0, 0.0]
 
 
 def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:

@@ -50,9 +50,19 @@ def test_nothing_leads_back_once_the_finalize_was_begun(phase: Phase) -> None:
 def test_dual_write_leads_to_the_end_in_the_order_of_the_road() -> None:
     phase, entered = Phase.DUAL_WRITE, []
     while phase is not Phase.COMPLETED:
-        (phase,) = {edge.to for edge in next_edges(phase).values() if edge.to in ROAD}
+        here = ROAD.index(phase)
+        (phase,) = {edge.to for edge in next_edges(phase).values() if edge.to in ROAD[here + 1 :]}
         entered.append(phase)
     assert entered == list(ROAD[ROAD.index(Phase.DUAL_WRITE) + 1 :])
+
+
+def test_only_an_abort_leads_back_from_finalizing_and_only_to_the_soak() -> None:
+    edges = next_edges(Phase.FINALIZING)
+    assert {trigger: edge.to for trigger, edge in edges.items() if edge.to is not Phase.COMPLETED} == {
+        Trigger.ABORT: Phase.SOAK
+    }
+    assert possible(Phase.FINALIZING) == ("abort",)
+    assert possible(Phase.COMPLETED) == ("finalize-version",)
 
 
 @pytest.mark.parametrize("to", [*WINDOW, Phase.DUAL_WRITE])

@@ -396,7 +396,7 @@ def test_a_reading_without_every_broker_proves_nothing() -> None:
         return all(each.holds for each in watch.conditions(everybody, 3.0))
 
     async def story() -> None:
-        watch = ReplicasWatch(lambda _: seen[0], lambda: at[0])
+        watch = ReplicasWatch(lambda _: seen[0], lambda: at[0], clock=lambda: at[0])
         assert not await reading(watch)
         seen[0] = ReplicasSeen((0, 1, 2))
         for _ in range(4):

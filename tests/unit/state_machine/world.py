@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 from sqlalchemy import select
@@ -62,6 +62,10 @@ class Clock:
     def pass_by(self, seconds: float) -> None:
         self.at += seconds
 
+    def ahead_s(self) -> float:
+        """Of the wall clock; it is the wall clock."""
+        return 0.0
+
 
 def an_entry(directory: Path, node: int = NODE, voters: int = 1) -> ControllerEntry:
     """A properties file and a formatted directory, as far as the service looks at them."""
@@ -108,6 +112,7 @@ def properties(
 class World:
     """Rounds are run by the test; nothing happens between them. controller: the first voter, the one that leads."""
 
+    make_clock: ClassVar[Callable[[], Any]] = Clock
     made_by: type[FakeController] = FakeController
 
     def __init__(
@@ -117,7 +122,7 @@ class World:
         voters: int = 1,
         controllers: tuple[ControllerEntry, ...] = (),
     ) -> None:
-        self.clock = Clock()
+        self.clock = type(self).make_clock()
         self.clock_steady = self.clock
         self.store = store or a_store(directory)
         given = {"controllers": controllers} if controllers else {}
@@ -147,6 +152,7 @@ class World:
             lambda connect: self.zookeeper,
             lambda inventory: self.log,
             lambda connect: self.partitions,
+            self.clock_steady,
         )
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
         supervisor = Supervisor(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
@@ -157,7 +163,9 @@ class World:
         raises = VersionRaise(self.store, observer, *times)
         road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises, self.restarts)
         self._beside = (roller, road, soak, raises)
-        acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
+        acts = Acts(
+            self.store, control, supervisor, self.inspections, self.settings, road, *times, ahead_s=self.clock.ahead_s
+        )
         operations = Operations(self.store, control, self.inspections, raises, self.clock)
         self.reconciler = Reconciler(
             self.store,
