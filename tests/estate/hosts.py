@@ -137,7 +137,8 @@ class Host:
         start.write_text(f'#!/bin/sh\nexec {python} -I -S {self.tree}/bin/node kafka.Kafka "$@"\n')
         start.chmod(0o755)
         unit = self.tree / "units" / UNIT
-        unit.write_text(f"# {roles}\nexport TREE={self.tree}\ncommand='{command}'\n")
+        place = "in_etc=1\n" if self.data_centre else ""
+        unit.write_text(f"# {roles}\nexport TREE={self.tree}\ncommand='{command}'\n{place}")
         self.enable(enabled)
 
     def enable(self, on: bool) -> None:
@@ -219,7 +220,10 @@ class Host:
 
     @property
     def masked(self) -> bool:
-        return (self.tree / "volatile" / UNIT / "masked").exists()
+        """Or kept from starting in the other way that `stop` knows."""
+        held = f"run/systemd/system/{UNIT}.d/zz-zk2kraft-hold.conf"
+        root = None if self.init is None else Path(f"/proc/{_child_of(self.init.pid)}/root")
+        return (self.tree / "volatile" / UNIT / "masked").exists() or (root is not None and (root / held).exists())
 
     def systemctl(self, verb: str) -> None:
         """By hand, as the host's operator."""

@@ -108,7 +108,8 @@ class Operator:
         elif "runs with its previous file" in waiting and self.world.phase is not Phase.ROLLED_BACK:
             await self._press("RESUME")
         elif "ready: " in waiting and not self.turned:
-            await self._press("ADVANCE")
+            to = {"to": Phase.FINALIZING} if self.world.phase is Phase.SOAK else {}
+            await self._press("ADVANCE", **to)
         elif self.world.phase is Phase.SOAK and self.plan.story is Story.COMPLETED and "approved FINALIZING" in waiting:
             await self._press("APPROVE", who="Bo", to=Phase.FINALIZING)
         elif "approve --to ROLLING_BACK" in waiting:
@@ -142,7 +143,10 @@ class Operator:
     async def _press(self, name: str, **fields: object) -> Operation:
         self._pressed_at = self.world.clock_steady()
         self.world.calls.say(f"operator: {name} in {self.world.phase}: {self.world.waiting[:160]}")
-        return await self.world.run_operation(name, **fields)
+        operation = await self.world.run_operation(name, **fields)
+        if operation.state == "refused":
+            self.world.calls.say(f"refused: {operation.answer[:300]}")
+        return operation
 
 
 def run(world: EstateWorld, plan: Plan) -> Result:
