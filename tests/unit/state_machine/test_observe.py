@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from api.views import without_controller_s
+from api.nodes import without_controller_s
 from migrator.control_api.control_file import CONTROL_FILE
 from migrator.control_api.operations import DriverOperation
 from migrator.driver.claim import ClaimObservation
@@ -44,6 +44,7 @@ from state_machine.clusters.observe import (
     summed_up,
 )
 from state_machine.policy.gates import Holder
+from state_machine.policy.phases import Phase
 from state_machine.times.stretches import Moment
 from tests.support.statuses import a_status
 from tests.unit.state_machine.fakes import OPERATIONS, FakeController, FakeNetwork
@@ -157,14 +158,20 @@ def not_read(now: float) -> LogObservation:
 SILENT = (ControllerObservation(3000, problem="stock runs in its place"),)
 
 
+def unruled_s(look: Observation, now: float) -> float | None:
+    """As it is shown where only the looks tell: the log of stock is asked beside them (test_true_views.py)."""
+    snapshot: Any = SimpleNamespace(observation=look, phase=Phase.DUAL_WRITE)
+    return without_controller_s(snapshot, now)
+
+
 def test_stock_that_leads_is_a_controller_although_no_driver_of_ours_answers() -> None:
     """All the time under stock was reported as "without controller 118 s"."""
     look = summed_up(10.0, (a_driver(),), OURS_IS_CONTROLLER, None, led(10.0, by=3000))
     look = summed_up(11.0, SILENT, OURS_IS_CONTROLLER, look, electing(11.0))  # ours ends, to be replaced
-    assert (look.controlled_at, without_controller_s(look, 11.5)) == (10.0, 1.5)
+    assert (look.controlled_at, unruled_s(look, 11.5)) == (10.0, 1.5)
     for now in (12.5, 60.0, 130.0):
         look = summed_up(now, SILENT, OURS_IS_CONTROLLER, look, led(now))
-        assert (look.controlled_at, without_controller_s(look, now + 1)) == (now, 0.0)
+        assert (look.controlled_at, unruled_s(look, now + 1)) == (now, 0.0)
     assert look.gaps == (Gap(12.5, 2.5),)
 
 
@@ -181,12 +188,12 @@ def test_a_look_that_does_not_know_who_leads_begins_no_time_without_controller_a
     look = summed_up(20.0, SILENT, OURS_IS_CONTROLLER, look, led(20.0))
     for now in (30.0, 40.0):
         look = summed_up(now, SILENT, OURS_IS_CONTROLLER, look, not_read(now))
-        assert without_controller_s(look, now) == 0.0
+        assert unruled_s(look, now) == 0.0
     look = summed_up(50.0, SILENT, OURS_IS_CONTROLLER, look, led(50.0))
     assert look.gaps == ()
     look = summed_up(51.0, SILENT, OURS_IS_CONTROLLER, look, electing(51.0))
     look = summed_up(52.0, SILENT, OURS_IS_CONTROLLER, look, not_read(52.0))
-    assert without_controller_s(look, 52.0) == 2.0
+    assert unruled_s(look, 52.0) == 2.0
     look = summed_up(53.0, SILENT, OURS_IS_CONTROLLER, look, led(53.0))
     assert look.gaps == (Gap(53.0, 3.0),)
 
@@ -224,7 +231,7 @@ def test_a_migration_that_is_over_does_not_count_what_the_next_one_claims() -> N
     """The controllers of the next one have the same ids, and what answers is not looked at."""
     look = summed_up(10.0, (), BROKER_RULES, None)
     look = summed_up(20.0, SILENT, OURS_IS_CONTROLLER, look)
-    assert without_controller_s(look, 25.0) == 0.0
+    assert unruled_s(look, 25.0) == 0.0
 
 
 class Voter:
@@ -441,7 +448,7 @@ def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeContro
         metrics=Metrics(),
         driver=None,
     )
-    paths = {route.path for route in real._app().routes}  # type: ignore[attr-defined]
+    paths = {route.path for route in real._app()._app.routes}  # type: ignore[attr-defined]
     loop.close()
     assert {route.path for route in controller.app().routes} <= paths  # type: ignore[attr-defined]
     assert {f"/v1/{ask}" for ask in DriverOperation} == {f"/v1/{operation}" for operation in OPERATIONS}
