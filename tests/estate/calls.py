@@ -51,6 +51,8 @@ class Calls:
     standing: dict[Fault, float] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
+    stopped: set[int] = field(default_factory=set)
+    """Nodes whose process our stop ended; until our start."""
     database_back: bool = False
     aloud: bool = False
     _files: dict[Path, str] = field(default_factory=dict)
@@ -91,6 +93,10 @@ class Calls:
                     cut.then()
                 self._end(host, fault, cut)
                 self._note(f"{name} {more.get('path', '')} node {actuator.node}{said}")
+                if running and not host.runs():
+                    self.stopped.add(actuator.node)
+                if name == "start" and host.runs():
+                    self.stopped.discard(actuator.node)
                 if running and not host.runs() and objection:
                     self.violations.append(f"node {actuator.node} was stopped by us while {objection}")
                 self._compare(host, more.get("path", "") if name == "write" else "", stdin)

@@ -379,9 +379,11 @@ class EstateWorld(World):
         return ReplicasSeen(tuple(each for each in BROKERS if self.hosts[each].registered() is not None))
 
     def why_not_stop(self, node: int) -> str:
-        """Of what the cluster said when this round began."""
+        """Of what the cluster said when this round began. On the way back, what others broke holds nobody."""
         kind = BROKERS if node in BROKERS else NODES
-        down = sorted(self.down & set(kind) - {node})
+        alive = {each.entry.node_id for each in self.controllers if each.alive}
+        ours = {each for each in self.calls.stopped - alive if not self.hosts[each].runs()}
+        down = sorted((ours if self.phase is Phase.ROLLING_BACK else self.down | ours) & set(kind) - {node})
         return f"nodes {down} were down" if down else ""
 
     def violate(self, what: str) -> None:
