@@ -36,13 +36,14 @@ from state_machine.road import backups, road_acts
 from state_machine.road.intent import FinalizeIntent
 from state_machine.road.replicas import ReplicasSeen
 from state_machine.tables import Migration, RoadNode
+from state_machine.times.row_clock import RowClock
 from tests.estate.calls import LIFE, Calls, LifeEnded
 from tests.estate.faults import Plan
 from tests.estate.hosts import UNIT, Host, build_network
 from tests.estate.links import Links
 from tests.support.stores import a_store
 from tests.unit.state_machine.fakes import FakeController
-from tests.unit.state_machine.world import NODE, Clock, World
+from tests.unit.state_machine.world import NODE, World
 
 BROKERS: Final = (0, 1, 2)
 NODES: Final = (NODE, NODE + 1, NODE + 2)
@@ -99,6 +100,31 @@ CONFIGURED_IN: Final = "/etc/ssh/ssh_config"
 """Another file lies there, in this mount namespace only."""
 
 
+class ServiceClock:
+    """The service's host: its wall clock is set by a fault. Called, it is the time of rows, as the service makes it."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = 1_000_000.0, 5_000.0
+        self.live_anew(0.0)
+
+    def live_anew(self, newest: float) -> None:
+        """newest: of the rows that the next life finds."""
+        self._rows = RowClock(newest, lambda: self.wall, lambda: self.steady)
+
+    def __call__(self) -> float:
+        return self._rows()
+
+    def ahead_s(self) -> float:
+        return self._rows.ahead_s()
+
+    def pass_by(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+    def set(self, seconds: float) -> None:
+        self.wall += seconds
+
+
 class EstateController(FakeController):
     """Ours; it has found nothing that stops a stock controller."""
 
@@ -112,6 +138,7 @@ class EstateWorld(World):
     """hosts: by node id. One run after the other: `begin` sets everything back. plant: a fault that has to be found."""
 
     made_by = EstateController
+    make_clock = ServiceClock
 
     def __init__(self, home: Path, plant: str = "") -> None:
         self.home = home
@@ -205,14 +232,14 @@ class EstateWorld(World):
                 "audit_every_s": 60.0,
             }
         )
-        self.clock_steady = Clock(5_000.0)
+        self.clock_steady = lambda: self.clock.steady
         self.calls = Calls(
             self.hosts,
             self.links,
             plan,
             kill=self.kill,
             why_not_stop=self.why_not_stop,
-            clock=self.clock.pass_by,
+            clock=self.clock.set,
             known_hosts=self._set_key,
             connect_anew=self.connect_anew,
         )
@@ -411,6 +438,7 @@ class EstateWorld(World):
             shutil.copy(self.copy, file)
             self.store = a_store(self.directory)
         self.life = self.calls.life
+        self.clock.live_anew(self.store.newest_time())
         if self.settings.fleets is not None:
             self._with_fleet()
         self.start_service()
@@ -436,7 +464,6 @@ class EstateWorld(World):
         await self.inspections_end()
         await self.acts_end()
         self.clock.pass_by(seconds)
-        self.clock_steady.pass_by(seconds)
         self.offset += 1
         if self.is_killed:
             raise LifeEnded
