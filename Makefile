@@ -62,7 +62,7 @@ end-of-road:  ## the stories that decide about the end of the road, one cluster 
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.end_of_road $(if $(STORIES),--only $(STORIES))
 
-estate:  ## the service on six hosts with ssh, faults at every call of its actuators, SEEDS runs from FIRST (60 take about 5 minutes; at most 15)
+estate:  ## the service on six hosts with ssh, faults at every call of its actuators, SEEDS runs from FIRST (a run takes 15 to 60 s beside other work; none begins after 15 minutes)
 	$(SETUP)
 	$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --first $(or $(FIRST),0) --seeds $(or $(SEEDS),60) --minutes 15
 

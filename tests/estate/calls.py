@@ -95,7 +95,7 @@ class Calls:
                 self._note(f"{name} {more.get('path', '')} node {actuator.node}{said}")
                 if running and not host.runs():
                     self.stopped.add(actuator.node)
-                if name == "start" and host.runs():
+                if name == "start" and not said:
                     self.stopped.discard(actuator.node)
                 if running and not host.runs() and objection:
                     self.violations.append(f"node {actuator.node} was stopped by us while {objection}")

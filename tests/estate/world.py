@@ -224,7 +224,8 @@ class EstateWorld(World):
         self.settings = self.settings.model_copy(
             update={
                 "roots": (self.home, self.directory),
-                "settle_s": 2.0,
+                "settle_s": SESSION_S
+                + 3.0,  # the service waits longer than a crash stays unknown, as it does by itself
                 "node_deadline_s": 600.0,
                 "soak_s": 20.0,
                 "brokers_gone_s": 10.0,
