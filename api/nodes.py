@@ -25,7 +25,7 @@ from state_machine.policy.gates import BrokerObservation, Evidence, Holder, stan
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import CAUGHT_UP_MS
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS
-from state_machine.policy.wanted import KRAFT_MODE, WANTED, Voters, Wanted
+from state_machine.policy.wanted import KRAFT_MODE, WANTED, Voters, WantedModes
 from state_machine.road.road_evidence import LOG_FRESH_S
 from state_machine.store import Snapshot, Store, has_failed, is_under_way
 from state_machine.tables import RoadNode
@@ -33,7 +33,7 @@ from state_machine.tables import RoadNode
 NONE_LEADS: Final = "none: every voter was asked, and none leads"
 
 
-def wanted_of(snapshot: Snapshot) -> Wanted:
+def wanted_of(snapshot: Snapshot) -> WantedModes:
     """By the phase; in a rollback, once a ZooKeeper-mode broker is controller again, nobody of ours has to run."""
     wanted, look = WANTED[snapshot.phase], snapshot.observation
     returned = look is not None and look.zookeeper.holder is Holder.ZOOKEEPER_BROKER
@@ -217,7 +217,7 @@ def broker_views(store: Store, snapshot: Snapshot, now: float) -> list[BrokerVie
     return found
 
 
-def _mode(reported: dict[str, Any], wanted: Wanted) -> str:
+def _mode(reported: dict[str, Any], wanted: WantedModes) -> str:
     """Empty: nobody says. Before any broker may be in KRaft mode there is only one."""
     return str(reported.get("mode", "" if wanted.brokers & KRAFT_MODE else "ZooKeeper"))
 

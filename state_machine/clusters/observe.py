@@ -37,7 +37,7 @@ from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
 from state_machine.clusters.log_observer import LOOK_S, LogObservation, LogObserver, LogSink, VoterLevels
 from state_machine.clusters.zookeeper_partitions import PartitionSource, ZooKeeperPartitions
 from state_machine.policy.gates import Holder
-from state_machine.times.stretches import Moment, Stretch, gone_on, passed
+from state_machine.times.stretches import Moment, ObservedTime, gone_on, passed
 
 ZOOKEEPER_WAIT_S: Final = 2.0
 """Longer than a healthy ensemble needs by far; after it the look goes on without ZooKeeper."""
@@ -181,10 +181,10 @@ class Observation(msgspec.Struct, frozen=True):
     unled_since: float | None = None
     zookeeper_at: float | None = None
     moment: Moment | None = None
-    settled: Stretch | None = None
-    lacking: Stretch | None = None
-    brokers_gone: Stretch | None = None
-    unled: Stretch | None = None
+    settled: ObservedTime | None = None
+    lacking: ObservedTime | None = None
+    brokers_gone: ObservedTime | None = None
+    unled: ObservedTime | None = None
     later_led: LaterLed | None = None
 
     @property
@@ -448,7 +448,7 @@ def _with_gap(before: tuple[Gap, ...], now: float, seconds: float | None) -> tup
     return before if seconds is None else (*before, Gap(now, seconds))[-GAPS_KEPT:]
 
 
-def _since(stretch: Stretch | None, now: float) -> float | None:
+def _since(stretch: ObservedTime | None, now: float) -> float | None:
     return None if stretch is None else now - stretch.seconds
 
 

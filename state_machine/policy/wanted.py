@@ -32,7 +32,7 @@ class Voters(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedModes:
     """brokers: modes in which a registered broker is right; empty: nobody has to be registered with KRaft controllers.
 
     rolls: the rolling restarts of the phase; one with a failed node goes on only after a person's order.
@@ -45,25 +45,25 @@ class Wanted:
     zookeeper: bool = True
 
 
-_NOTHING_YET: Final = Wanted(frozenset(), Voters.NONE)
-_OURS: Final = Wanted(ZOOKEEPER_MODE, Voters.OURS)
+_NOTHING_YET: Final = WantedModes(frozenset(), Voters.NONE)
+_OURS: Final = WantedModes(ZOOKEEPER_MODE, Voters.OURS)
 
-WANTED: Final[Mapping[Phase, Wanted]] = {
+WANTED: Final[Mapping[Phase, WantedModes]] = {
     Phase.CREATED: _NOTHING_YET,
     Phase.PREFLIGHT: _NOTHING_YET,
     Phase.QUORUM: _OURS,
-    Phase.BROKERS_JOINING: Wanted(ZOOKEEPER_MODE, Voters.OURS, (Roll.JOIN,)),
+    Phase.BROKERS_JOINING: WantedModes(ZOOKEEPER_MODE, Voters.OURS, (Roll.JOIN,)),
     Phase.READY: _OURS,
     Phase.TAKEOVER: _OURS,
     Phase.COPY: _OURS,
     Phase.AUDIT: _OURS,
     Phase.DUAL_WRITE: _OURS,
-    Phase.ROLLING_BROKERS: Wanted(EITHER_MODE, Voters.OURS, (Roll.KRAFT,)),
-    Phase.REPLACING_CONTROLLERS: Wanted(KRAFT_MODE, Voters.SOME_STOCK, (Roll.STOCK,)),
-    Phase.SOAK: Wanted(KRAFT_MODE, Voters.STOCK, (Roll.SOAK,)),
-    Phase.FINALIZING: Wanted(KRAFT_MODE, Voters.STOCK, (Roll.FINAL,)),
-    Phase.COMPLETED: Wanted(KRAFT_MODE, Voters.STOCK, zookeeper=False),
+    Phase.ROLLING_BROKERS: WantedModes(EITHER_MODE, Voters.OURS, (Roll.KRAFT,)),
+    Phase.REPLACING_CONTROLLERS: WantedModes(KRAFT_MODE, Voters.SOME_STOCK, (Roll.STOCK,)),
+    Phase.SOAK: WantedModes(KRAFT_MODE, Voters.STOCK, (Roll.SOAK,)),
+    Phase.FINALIZING: WantedModes(KRAFT_MODE, Voters.STOCK, (Roll.FINAL,)),
+    Phase.COMPLETED: WantedModes(KRAFT_MODE, Voters.STOCK, zookeeper=False),
     Phase.ABORTING: _OURS,
-    Phase.ROLLING_BACK: Wanted(EITHER_MODE, Voters.SOME_STOCK, (Roll.OURS, Roll.BACK, Roll.ORIGINAL)),
+    Phase.ROLLING_BACK: WantedModes(EITHER_MODE, Voters.SOME_STOCK, (Roll.OURS, Roll.BACK, Roll.ORIGINAL)),
     Phase.ROLLED_BACK: _NOTHING_YET,
 }

@@ -26,7 +26,7 @@ from state_machine.store import (
     ZOOKEEPER_END,
     Snapshot,
 )
-from state_machine.times.stretches import Moment, Stretch
+from state_machine.times.stretches import Moment, ObservedTime
 
 __all__ = ("CANARY", "FILES", "INTENT", "LEFT_OUT", "LEVELS", "LIMITS", "RESTARTS", "SOAK", "ZNODES", "ZOOKEEPER_END")
 
@@ -60,7 +60,7 @@ class NoAnswer(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Contradiction(msgspec.Struct, frozen=True):
+class NotAsNoted(msgspec.Struct, frozen=True):
     """A node that is not as the journal says. step: by the journal. found: in words. stopped: its process is."""
 
     node: int
@@ -115,7 +115,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     forbidden: tuple[str, ...] = ()
     unproven: tuple[dict[str, Any], ...] = ()
     no_answer: tuple[NoAnswer, ...] = ()
-    contradicting: tuple[Contradiction, ...] = ()
+    contradicting: tuple[NotAsNoted, ...] = ()
     read_at: dict[str, float] = {}
     unanswered: dict[str, float] = {}
     round_s: float = 0.0
@@ -160,7 +160,7 @@ class SoakDocument(msgspec.Struct, frozen=True):
     elected_at: float = 0.0
     snapshots: dict[str, int] = {}
     not_listed: tuple[int, ...] = ()
-    counted: Stretch | None = None
+    counted: ObservedTime | None = None
     moment: Moment | None = None
 
 

@@ -54,10 +54,10 @@ from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import (
     FILES,
-    Contradiction,
     FilesDocument,
     GuardRow,
     NoAnswer,
+    NotAsNoted,
     RestartFound,
     RestartsDocument,
     WaiverRow,
@@ -149,7 +149,7 @@ def _compared(
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
-    no_answer, contradicting = list[NoAnswer](), list[Contradiction]()
+    no_answer, contradicting = list[NoAnswer](), list[NotAsNoted]()
     differing = list[Occurrence]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}

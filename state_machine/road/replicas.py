@@ -22,7 +22,7 @@ from migrator.fleet.inventory import Inventory
 from migrator.model.verdict import Condition
 from state_machine.policy.road_conditions import rests_on, why_lacking
 from state_machine.road.canary import client_settings
-from state_machine.times.stretches import Moment, Stretch, gone_on, passed
+from state_machine.times.stretches import Moment, ObservedTime, gone_on, passed
 
 THIS_LIFE: Final = "this one"
 """What is kept here ends with the service."""
@@ -101,8 +101,8 @@ class ReplicasWatch:
         self._began = -1e9
         self._seen: ReplicasSeen | None = None
         self._seen_at = 0.0
-        self._whole: Stretch | None = None
-        self._lacking: Stretch | None = None
+        self._whole: ObservedTime | None = None
+        self._lacking: ObservedTime | None = None
 
     def tend(self, inventory: Inventory, wanted: Collection[int], out: Collection[int] = ()) -> None:
         """Take what was read, and begin the next reading when it is due. wanted: brokers that have to be there. out:

@@ -32,7 +32,7 @@ from state_machine.road.fleet import FleetNode, Fleets
 from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.roller import cluster_ready
 from state_machine.store import Snapshot, Store
-from state_machine.times.stretches import Stretch, passed
+from state_machine.times.stretches import ObservedTime, passed
 
 log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ def counted(before: SoakDocument, look: Observation | None, now: float) -> SoakD
     """With the time since the observation that counted last. A time without observations, or in which the log could
     not be read, does not count; nor does it begin the soak anew.
     """
-    time = before.counted or Stretch(max(now - before.began, 0.0))  # begun by an earlier release
+    time = before.counted or ObservedTime(max(now - before.began, 0.0))  # begun by an earlier release
     moment = None if look is None or not look.log.known or look.log.leader is None else look.moment
     if moment is None:
         return msgspec.structs.replace(before, counted=time, moment=None)
@@ -74,7 +74,7 @@ def counted(before: SoakDocument, look: Observation | None, now: float) -> SoakD
         return msgspec.structs.replace(before, counted=time, moment=moment)
     if passed_s < COUNTED_EVERY_S:
         return before
-    time = Stretch(time.seconds + passed_s, time.samples + 1, max(time.longest_s, passed_s))
+    time = ObservedTime(time.seconds + passed_s, time.samples + 1, max(time.longest_s, passed_s))
     return msgspec.structs.replace(before, counted=time, moment=moment)
 
 
@@ -131,7 +131,7 @@ class SoakActs:
         observed = LogObservation() if snapshot.observation is None else snapshot.observation.log
         before = document(snapshot, SOAK, SoakDocument)
         if before is None or (before.began < snapshot.migration.since and not came_back(snapshot)):
-            before = SoakDocument(began=snapshot.migration.since, counted=Stretch())
+            before = SoakDocument(began=snapshot.migration.since, counted=ObservedTime())
         after = counted(before, snapshot.observation, self._clock())
         if observed.known and observed.leader is not None:
             moved = observed.epoch > before.epoch and before.epoch > 0

@@ -1,6 +1,7 @@
 """For how long something was so, by observations that followed one another without a gap.
 
-In:   moments of observations, one after the other. Out: a `Stretch`: seconds, how many observations, the longest pause.
+In:   moments of observations, one after the other. Out: an `ObservedTime`: seconds, how many observations, the longest
+      pause.
 Elsewhere: what is observed (clusters/observe.py, road/soak.py), what gates want of it (policy/).
 Rules: what lies between two observations counts only when both are of one life of the service and at most
 `UNOBSERVED_S` apart, by its steady clock and by the wall clock: a host that slept stops the steady one. What counts is
@@ -26,7 +27,7 @@ class Moment(msgspec.Struct, frozen=True):
     life: str = ""
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class ObservedTime(msgspec.Struct, frozen=True):
     """samples: observations that it rests on. longest_s: between two of them."""
 
     seconds: float = 0.0
@@ -49,10 +50,10 @@ def passed(before: Moment | None, now: Moment) -> float | None:
     return steady if wall < 0 else min(steady, wall)
 
 
-def gone_on(before: Stretch | None, passed_s: float | None, *, holds: bool) -> Stretch | None:
+def gone_on(before: ObservedTime | None, passed_s: float | None, *, holds: bool) -> ObservedTime | None:
     """With one more observation. None: it is not so. passed_s: since the observation before (`passed`)."""
     if not holds:
         return None
     if before is None or passed_s is None:
-        return Stretch()
-    return Stretch(before.seconds + passed_s, before.samples + 1, max(before.longest_s, passed_s))
+        return ObservedTime()
+    return ObservedTime(before.seconds + passed_s, before.samples + 1, max(before.longest_s, passed_s))

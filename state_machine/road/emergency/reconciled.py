@@ -17,7 +17,7 @@ from migrator.fleet.actuator import ProcessState
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, Roll
-from state_machine.road.documents import FILES, Contradiction, FilesDocument, document
+from state_machine.road.documents import FILES, FilesDocument, NotAsNoted, document
 from state_machine.road.emergency.left_out import left_out
 from state_machine.road.fleet import FleetNode
 from state_machine.store import Snapshot, reached
@@ -29,7 +29,7 @@ WATCHED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS)
 
 def contradiction_of(
     snapshot: Snapshot, node: FleetNode, keys: Mapping[str, str], *, stopped: bool
-) -> Contradiction | None:
+) -> NotAsNoted | None:
     """Of a broker that the roll into KRaft mode has not touched."""
     if node.role != BROKERS or snapshot.phase not in WATCHED:
         return None
@@ -41,7 +41,7 @@ def contradiction_of(
         return None
     found = [f"its file {node.path} is one of KRaft mode"] if KRAFT_KEY in keys else []
     found += ["its process is stopped"] if stopped else []
-    return Contradiction(node.id, node.role, step, " and ".join(found), stopped) if found else None
+    return NotAsNoted(node.id, node.role, step, " and ".join(found), stopped) if found else None
 
 
 def contradiction_findings(files: FilesDocument) -> tuple[Occurrence, ...]:

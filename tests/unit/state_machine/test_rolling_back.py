@@ -114,9 +114,9 @@ def joined(tmp_path: Path) -> RollingBack:
 
 
 def test_two_of_three_brokers_go_back_in_reverse_order_and_the_third_is_not_touched(world: RollingBack) -> None:
-    metas = [world.hosts.home / f"{each}/logs/meta.properties" for each in (0, 1)]
-    for meta in metas:
-        meta.write_text("version=1\nnode.id=7\ncluster.id=abc\ndirectory.id=d0\n")
+    metas = {each: world.hosts.home / f"{each}/logs/meta.properties" for each in (0, 1)}
+    for each, meta in metas.items():
+        meta.write_text(f"version=1\nnode.id={each}\ncluster.id=abc\ndirectory.id=d0\n")
 
     async def story() -> None:
         await world.to_rolling()
@@ -132,7 +132,8 @@ def test_two_of_three_brokers_go_back_in_reverse_order_and_the_third_is_not_touc
     assert world.controller.asked.count("rollback") == 1
     for number in BROKERS:
         assert world.hosts.file(number).read_text() == world.file_of(number)
-    assert all(meta.read_text() == "version=0\nbroker.id=7\ncluster.id=abc\ndirectory.id=d0\n" for meta in metas)
+    for each, meta in metas.items():
+        assert meta.read_text() == f"version=0\nbroker.id={each}\ncluster.id=abc\ndirectory.id=d0\n"
     assert world.steps[-2:] == ["ROLLING_BACK", "ROLLED_BACK"]
 
 

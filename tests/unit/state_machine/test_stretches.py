@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_machine.times.stretches import UNOBSERVED_S, Moment, Stretch, gone_on, passed
+from state_machine.times.stretches import UNOBSERVED_S, Moment, ObservedTime, gone_on, passed
 from tests.unit.state_machine.test_rolling import Rolling
 from tests.unit.state_machine.under_stock import UnderStock
 from tests.unit.state_machine.world import Clock
@@ -38,7 +38,7 @@ def test_a_host_that_slept_begins_the_time_anew_although_its_steady_clock_stood(
     assert passed(Moment(100.0, 10.0, "a"), Moment(101.0, 11.0, "b")) is None
     assert passed(Moment(100.0, 10.0, "a"), Moment(40.0, 11.0, "a")) == 1.0
     assert passed(None, Moment(101.0, 11.0, "a")) is None
-    assert Stretch(5.0, 6, 1.25).text == "6 observations, at most 1.2 s apart"
+    assert ObservedTime(5.0, 6, 1.25).text == "6 observations, at most 1.2 s apart"
 
 
 class Restarted(Rolling):
