@@ -19,6 +19,7 @@ from state_machine.policy.road_conditions import canary_is_well
 from state_machine.policy.road_observations import CanaryObserved, Roll, WaiverObserved
 from state_machine.road.canary import CanaryTraffic, assignments, client_settings
 from state_machine.road.canary_budget import WINDOW_S, CanaryBudget
+from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.road_acts import RoadActs, _Work
 from state_machine.road.roller import cluster_ready
 from tests.unit.state_machine.test_road_gates import evidence
@@ -181,7 +182,7 @@ def test_traffic_and_lock_end_where_the_road_does_as_after_a_rollback_without_co
     release, stop = AsyncMock(), Mock()
     nothing: Any = None
     roller: Any = SimpleNamespace(release=release)
-    road = RoadActs(nothing, nothing, roller, nothing, nothing)
+    road = RoadActs(nothing, nothing, roller, nothing, nothing, hosts=HostThreads())
     road._work[7] = _Work(canary=cast("Any", SimpleNamespace(stop=stop)))
     for _ in range(2):
         assert asyncio.run(road.rest(cast("Any", SimpleNamespace(id=7, documents={})))) == ()

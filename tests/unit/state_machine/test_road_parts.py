@@ -192,6 +192,7 @@ def test_a_look_at_the_files_proves_the_guard_of_each_controller_and_brings_the_
     assert seen.waivers[0].end == end.timestamp()
     snapshot = world.snapshot
     snapshot.migration.phase = Phase.SOAK
+    seen = msgspec.structs.replace(seen, differing=())  # the migration's own file of 3000 is another one here
     assert file_findings(snapshot, seen) == ()  # waived
     unwaived = msgspec.structs.replace(seen, waivers=())
     assert [each.code for each in file_findings(snapshot, unwaived)] == ["Z2K-7040"]
