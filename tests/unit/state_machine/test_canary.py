@@ -181,9 +181,9 @@ def test_evidence_of_a_migration_without_canary_has_none() -> None:
 def test_traffic_and_lock_end_where_the_road_does_as_after_a_rollback_without_controllers() -> None:
     release, stop = AsyncMock(), Mock()
     nothing: Any = None
-    roller: Any = SimpleNamespace(release=release)
+    roller: Any = SimpleNamespace(release=release, before_stop={})
     road = RoadActs(nothing, nothing, roller, nothing, nothing, hosts=HostThreads())
-    road._work[7] = _Work(canary=cast("Any", SimpleNamespace(stop=stop)))
+    road._work[7] = _Work(nothing, nothing, canary=cast("Any", SimpleNamespace(stop=stop)))
     for _ in range(2):
         assert asyncio.run(road.rest(cast("Any", SimpleNamespace(id=7, documents={})))) == ()
     assert (stop.call_count, release.await_count) == (1, 1)
