@@ -173,7 +173,10 @@ class OurController:
         return str(self.status()["driver"]["state"])
 
     def metrics(self) -> dict[str, float]:
-        """What Prometheus would store: values by name, with the label where there is one (`zk2kraft_role{leader}`)."""
+        """What Prometheus would store: values by name, with the label where there is one (`zk2kraft_role{leader}`).
+
+        Asked with the token, so that they are of this moment.
+        """
         found = {}
         for family in text_string_to_metric_families(self._scrape()):
             for sample in family.samples:
@@ -182,8 +185,10 @@ class OurController:
         return found
 
     def _scrape(self) -> str:
-        url = json.loads((self.data / CONTROL_FILE).read_text())["url"]
-        with urllib.request.urlopen(f"{url}/metrics", timeout=CONTROL_TIMEOUT_S) as answer:
+        control = json.loads((self.data / CONTROL_FILE).read_text())
+        headers = {"Authorization": f"Bearer {control['token']}"}
+        request = urllib.request.Request(f"{control['url']}/metrics", headers=headers)
+        with urllib.request.urlopen(request, timeout=CONTROL_TIMEOUT_S) as answer:
             return str(answer.read().decode())
 
     def ask(self, operation: str, reason: str = "a test asks") -> None:

@@ -166,9 +166,12 @@ class ControlServer:
     def _app(self, *, guarded: bool = False) -> Asgi:
         """guarded: somebody has looked at the token already. What asks the quorum's loop does so on a thread."""
 
-        def authorized(request: Request) -> None:
+        def has_token(request: Request) -> bool:
             given = request.headers.get("authorization", "")
-            if not guarded and not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+            return guarded or secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode())
+
+        def authorized(request: Request) -> None:
+            if not has_token(request):
                 raise HTTPException(401, "the token of this controller's control file is needed")
 
         def healthz(request: Request) -> Response:
@@ -176,7 +179,8 @@ class ControlServer:
             return PlainTextResponse("ok")
 
         def metrics(request: Request) -> Response:
-            return PlainTextResponse(self._metrics.text(msgspec.to_builtins(self._recent_status())))
+            status = self._on_loop(self._status) if has_token(request) else self._recent_status()
+            return PlainTextResponse(self._metrics.text(msgspec.to_builtins(status)))
 
         def status(request: Request) -> Response:
             authorized(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import socket
@@ -19,6 +20,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from migrator.control_api.control_file import CONTROL_FILE
 from migrator.control_api.status import ControllerStatus
 from migrator.findings.quorum import CONTROL_CONNECTION_CLOSED
 from migrator.http import bounded_port
@@ -195,6 +197,29 @@ def test_the_log_names_a_crowd_once_with_its_page(tmp_path: Path, monkeypatch: p
     (line,) = [each for each in logged if each["event"] == "http.closed"]
     assert (line["code"], line["peer"]) == (CONTROL_CONNECTION_CLOSED.code, "127.0.0.1")
     assert CONTROL_CONNECTION_CLOSED.code == "Z2K-3126"
+
+
+def test_metrics_that_are_asked_for_with_the_token_are_of_this_moment(tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    def status() -> ControllerStatus:
+        asked.append(time.monotonic())
+        return a_status()
+
+    def story(port: int) -> list[int]:
+        token = json.loads((tmp_path / CONTROL_FILE).read_text())["token"]
+        known = {"authorization": f"Bearer {token}"}
+        with httpx.Client() as http:
+            found = []
+            for headers in (known, known, {}, {}, {"authorization": "Bearer guessed"}):
+                before = len(asked)
+                assert http.get(f"http://127.0.0.1:{port}/metrics", headers=headers).status_code == 200
+                found.append(len(asked) - before)
+            return found
+
+    answered = with_port(tmp_path, story, status)
+    assert answered[:2] == [1, 1]
+    assert sum(answered[2:]) == 1, "of strangers, only the first one asks the quorum's loop"
 
 
 def test_however_often_metrics_are_read_the_quorum_is_asked_twice_a_second(tmp_path: Path) -> None:
