@@ -362,7 +362,7 @@ def way_back_view(phase: Phase, back: WayBack | None, observed: Evidence) -> Way
         seconds=None if back.total_s is None else round(back.total_s, 1),
         at_least_s=None if back.least_s is None else round(back.least_s, 1),
         epoch_gap=back.epoch_gap,
-        unknown=list(back.unknown),
+        unknown=list(back.unknown_words),
         left_out=list(back.left_out),
     )
 

@@ -285,7 +285,8 @@ class Acts:
         if kept is not None and kept.problems:
             return kept
         rolled = await self._road.rolling_brokers(snapshot, evidence)
-        if snapshot.replaced and rolled.reason.startswith("done"):  # a rollback was cancelled
+        whole = evidence.road is not None and evidence.road.roll(Roll.KRAFT).complete
+        if snapshot.replaced and whole:  # a rollback was cancelled
             return await self._step_when_open(snapshot, evidence, Trigger.STOCK_IN_PLACE, "stock is in place already")
         return self._then(snapshot, evidence, rolled)
 

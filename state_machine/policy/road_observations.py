@@ -92,7 +92,7 @@ class FilesObserved:
     with_zookeeper: nodes, in words, whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
     that the takeover gate would refuse, in words. age_s: of the oldest answer, which is that of `oldest`.
     limit_s: age from which an answer counts no more.
-    that the takeover gate would refuse, in words. differing: controllers whose two files differ, in words.
+    that the takeover gate would refuse, in words. differing: controllers whose two files differ, each in words.
     """
 
     age_s: float
@@ -201,7 +201,8 @@ class WayBack:
     seconds:  about how long one restart of a broker took on the way here; None before the first one.
     controller_seconds: the same of a controller. settle_s: as the service is configured; it is part of each restart.
     equal:    whether the last audit since every controller is ours again passed; None: there is none. said: its result.
-    unknown:  in words, nodes of which nothing can be read now: they go last. left_out: in words, who is, by name.
+    unknown:  nodes of which nothing can be read now, each with the reason: they go last. left_out: in words, who is, by
+              name.
     epoch_gap: while stock leads, how far the KRaft epoch is ahead of `/controller_epoch` at most (F-40); None: ours
               leads, whose states have no higher epoch, or it is not known.
     """
@@ -220,8 +221,12 @@ class WayBack:
     equal: bool | None = None
     said: str = ""
     epoch_gap: int | None = None
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @property
+    def unknown_words(self) -> tuple[str, ...]:
+        return tuple(f"{name} ({reason})" for name, reason in self.unknown)
 
     @property
     def total_s(self) -> float | None:

@@ -276,7 +276,7 @@ def some_host_answers(back: WayBack) -> tuple[Condition, ...]:
     """One host that gives no answer holds its own nodes only, which go last; if none answers, nothing can be done."""
     if not back.unknown:
         return ()
-    said = f"nothing is known now of {'; '.join(back.unknown)}: they go last, or are left out by name"
+    said = f"nothing is known now of {'; '.join(back.unknown_words)}: they go last, or are left out by name"
     any_known = len(back.unknown) < len(back.restarts) + len(back.controllers)
     codes = (NODE_HOLDS_WAY_BACK.code,)
     return (Condition("a host of a node that goes back answers", any_known, said, codes),)

@@ -70,6 +70,13 @@ class NotAsNoted(msgspec.Struct, frozen=True):
     stopped: bool
 
 
+class DifferingFiles(msgspec.Struct, frozen=True):
+    """A controller for which the two inventories name different files. values: of its Z2K-7057."""
+
+    node: int
+    values: dict[str, Any]
+
+
 class LeftOutNode(msgspec.Struct, frozen=True):
     """name: `broker 2`. owner, reason: of the waiver."""
 
@@ -96,7 +103,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
     round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py).
     whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. named: brokers of the
-    inventory file; None where an earlier release wrote this. differing: values of each Z2K-7057.
+    inventory file; None where an earlier release wrote this. differing: controllers.
     """
 
     at: float
@@ -121,7 +128,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     round_s: float = 0.0
     limit_s: float = FLOOR_S
     named: tuple[int, ...] | None = None
-    differing: tuple[dict[str, Any], ...] = ()
+    differing: tuple[DifferingFiles, ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):

@@ -54,6 +54,7 @@ from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import (
     FILES,
+    DifferingFiles,
     FilesDocument,
     GuardRow,
     NoAnswer,
@@ -150,7 +151,7 @@ def _compared(
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
     no_answer, contradicting = list[NoAnswer](), list[NotAsNoted]()
-    differing = list[Occurrence]()
+    differing = list[DifferingFiles]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
     for node in fleet.nodes:
@@ -176,7 +177,8 @@ def _compared(
         keys = written.values
         against = contradiction_of(snapshot, node, keys, stopped=answers[node.name].is_stopped)
         contradicting += [] if against is None else [against]
-        differing += differing_files(snapshot, node, written)
+        against_ours = differing_files(snapshot, node, written)
+        differing += [DifferingFiles(node.id, each.as_json()["values"]) for each in against_ours]
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
@@ -207,7 +209,7 @@ def _compared(
         read_at={name: known_at(each) for name, each in said.items()},
         unanswered={name: round(each.unanswered_s) for name, each in said.items() if each.unanswered_s},
         named=tuple(each.id for each in fleet.of(BROKERS)),
-        differing=tuple(each.as_json()["values"] for each in differing),
+        differing=tuple(differing),
     )
 
 
@@ -305,7 +307,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     if files.limit_s >= CEILING_S:
         found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))
     found += _ended(f"{snapshot.migration.name}.yaml", files)
-    found += [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
+    found += [CONTROLLER_FILES_DIFFER.found(**each.values) for each in files.differing]
     if snapshot.phase in UNDER_STOCK:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}

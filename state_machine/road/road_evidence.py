@@ -205,14 +205,12 @@ def _files(files: FilesDocument, now: float) -> FilesObserved:
     oldest = min(files.read_at, key=files.read_at.__getitem__, default="")
     age = _age(files.read_at.get(oldest, files.at), now)
     seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
-    differing = [CONTROLLER_FILES_DIFFER.found(**each) for each in files.differing]
-    nodes = [int(str(each.values["node"]).rpartition(" ")[2]) for each in differing]
     return FilesObserved(
         age,
         *seen,
         oldest,
         files.limit_s,
-        differing=tuple(zip(nodes, (each.text for each in differing), strict=True)),
+        differing=tuple((each.node, CONTROLLER_FILES_DIFFER.found(**each.values).text) for each in files.differing),
     )
 
 

@@ -64,7 +64,7 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
         said=said,
         epoch_gap=_epoch_gap(snapshot),
         unknown=tuple(
-            f"{role} {node} ({silent[node]})"
+            (f"{role} {node}", silent[node])
             for role, nodes in ((CONTROLLERS, controllers), (BROKERS, restarts))
             for node in nodes
             if node in silent

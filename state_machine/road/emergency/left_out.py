@@ -79,9 +79,8 @@ def nodes_left_out(snapshot: Snapshot, now: float) -> tuple[LeftOutNode, ...]:
 def left_out_findings(snapshot: Snapshot, back: WayBack | None, now: float) -> tuple[Occurrence, ...]:
     """While it is led, and after it. back: what is left of it."""
     found = []
-    for each in () if back is None else back.unknown:
-        node, _, reason = each.partition(" (")
-        found.append(NODE_HOLDS_WAY_BACK.found(node=node, reason=reason.removesuffix(")").removesuffix(".")))
+    for node, reason in () if back is None else back.unknown:
+        found.append(NODE_HOLDS_WAY_BACK.found(node=node, reason=reason.removesuffix(".")))
     nodes = nodes_left_out(snapshot, now)
     found += [NODE_LEFT_OUT.found(node=each.name, owner=each.owner, reason=each.reason) for each in nodes]
     return tuple(found)

@@ -19,9 +19,8 @@ from migrator.model.verdict import Condition
 from state_machine.clusters.log_observer import LogBroker, LogObservation
 from state_machine.policy.road_conditions import has_just_caught_up, or_waived, why_lacking
 from state_machine.policy.road_observations import RoadEvidence
+from state_machine.times.stretches import UNOBSERVED_S
 
-UNOBSERVED_S: Final = 30.0
-"""Between two looks; after a longer time nothing is known of what lay between."""
 AT_STAKE: Final = "its stop takes no partition offline or below its minimum ISR"
 MAJORITY: Final = "a majority of the voters follows without it"
 """Names by which a waiver accepts that they are not True."""

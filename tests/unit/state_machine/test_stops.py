@@ -138,9 +138,9 @@ def test_a_controller_is_stopped_when_a_majority_follows_without_it(
 def test_a_host_without_answer_holds_its_own_nodes_and_all_of_them_hold_the_gate() -> None:
     assert not host_answers("broker 1", "connection refused").holds
     assert host_answers("broker 1", None).holds
-    (one,) = some_host_answers(WayBack(restarts=(0, 1), unknown=("broker 1 (timed out)",)))
+    (one,) = some_host_answers(WayBack(restarts=(0, 1), unknown=(("broker 1", "timed out"),)))
     assert one.holds
-    (every,) = some_host_answers(WayBack(restarts=(1,), unknown=("broker 1 (timed out)",)))
+    (every,) = some_host_answers(WayBack(restarts=(1,), unknown=(("broker 1", "timed out"),)))
     assert not every.holds
     assert every.codes == ("Z2K-4237",)
 
@@ -167,7 +167,7 @@ def test_the_page_has_a_row_for_every_phase_that_the_service_leads_back_from() -
     "dead",
     [
         {"not_ready": (2,), "under_replicated": 9, "settled_s": 0.0},
-        {"back": WayBack(restarts=(0, 1), orders=0, unknown=("broker 1 (timed out)",))},
+        {"back": WayBack(restarts=(0, 1), orders=0, unknown=(("broker 1", "timed out"),))},
         {"back": WayBack(restarts=(0,), orders=0, left_out=("broker 1 by Ada (lost)",)), "offline": (1,)},
     ],
 )
