@@ -119,6 +119,9 @@ class Tree:
     """Znodes of topics, their configurations and states, and brokers' configurations whose access list was changed."""
     problems: list[Occurrence] = field(default_factory=list)
     znodes: int = 0
+    zxid: int | None = None
+    """ZooKeeper's newest transaction, where none was applied from the first answer to the last: then this is the tree
+    right after it. None: something was applied meanwhile."""
 
     def partition_count(self) -> int:
         return sum(len(reading.topic.partitions) for reading in self.topics.values())

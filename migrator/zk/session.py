@@ -351,6 +351,15 @@ class ZkSession:
         """The last transaction that the server had processed when it answered last."""
         return int(self._client.last_zxid)
 
+    def newest_zxid(self) -> int:
+        """The newest transaction of the ensemble that was committed before now, or one after it.
+
+        Every transaction has its number, also one that fails and the end of a session. So two answers that are equal
+        say that nothing at all was changed between the first and the second.
+        """
+        self.sync()
+        return self.last_zxid()
+
     # --- bulk reads ----------------------------------------------------------------------------------------
 
     def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:

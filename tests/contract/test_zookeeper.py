@@ -233,3 +233,24 @@ def settled(session: ZkSession, path: str) -> None:
     session.get(path, heard.release)
     assert do(session, SetData(path, b"settled")).applied
     assert heard.acquire(timeout=FIRES_S)
+
+
+def test_every_transaction_counts_and_no_reading_does(connect: Open, session: ZkSession, root: str) -> None:
+    """What the copy relies on (`newest_zxid`): of any session, also one that fails, also the end of a session."""
+
+    def moved_by(what: Callable[[], object]) -> int:
+        began = session.newest_zxid()
+        what()
+        return session.newest_zxid() - began
+
+    other = connect()
+    assert moved_by(lambda: (session.get(root), session.children("/"), list(session.get_many([root, "/none"])))) == 0
+    assert moved_by(lambda: other.apply(Multi((Create(f"{root}/a", b""), Create(f"{root}/b", b""))))) == 1
+    assert moved_by(lambda: other.apply(Multi((SetData(f"{root}/a", b"1", 0), Check(f"{root}/b", 7))))) == 1
+    assert moved_by(other.close) == 1
+    found = session.get(f"{root}/a")
+    assert found is not None
+    do(session, SetData(f"{root}/a", b"2", -1))
+    changed = session.get(f"{root}/a")
+    assert changed is not None
+    assert changed.mzxid == session.newest_zxid()

@@ -211,4 +211,25 @@ FAULTS: Final = (
         "whoever cannot authenticate closes the connections of brokers",
         of("test_connections.py"),
     ),
+    Fault(
+        NODE + "zookeeper/tree_reader.py",
+        "    return newest - before.zxid == len(of_claim)\n",
+        "    return bool(of_claim)\n",
+        "after a claim, topics that somebody changed meanwhile are copied as they were before it",
+        of("test_tree_reader.py"),
+    ),
+    Fault(
+        NODE + "zookeeper/tree_reader.py",
+        "    tree.zxid = began if session.newest_zxid() == began else None\n",
+        "    tree.zxid = session.newest_zxid()\n",
+        "a topic that was changed while the tree was read is never read again",
+        of("test_tree_reader.py"),
+    ),
+    Fault(
+        NODE + "driver/reconciling.py",
+        "        claimed_by = self.config.node_id if self.now.fresh_copy and not self._may_have_written else None\n",
+        "        claimed_by = self.config.node_id\n",
+        "a reconcile takes what it wrote itself, or a leader before it, for nothing but a claim",
+        of("test_reconciles_updated.py"),
+    ),
 )

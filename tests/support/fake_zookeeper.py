@@ -75,6 +75,7 @@ class FakeEnsemble:
         gone = [path for path, node in self.nodes.items() if node.owner == session_id]
         for path in gone:
             del self.nodes[path]
+        self.zxid += 1
         self._fire(gone, came_or_went=gone)
 
     def create(self, path: str, data: bytes = b"") -> None:
@@ -238,6 +239,12 @@ class FakeSession(_ZkSession):
 
     def sync(self, path: str = "/") -> None:
         return None
+
+    def last_zxid(self) -> int:
+        return self.ensemble.zxid
+
+    def newest_zxid(self) -> int:
+        return self.ensemble.zxid
 
     def close(self) -> None:
         self.ensemble.expire(self.session_id)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -65,12 +66,13 @@ class CopyActs:
         """
         started = self.now_ms()
         await self.hooks.before("read")
-        tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, self.now.tree)
+        again = partial(read_tree, self.session, UNLIMITED, claimed_by=self.config.node_id)
+        tree = await asyncio.to_thread(again, self.now.tree)
         for _ in range(SWEEPS_MAX):
             moved = await asyncio.to_thread(moved_since, self.session, tree)
             if not moved:
                 break
-            tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, tree)
+            tree = await asyncio.to_thread(again, tree)
         else:
             raise MOVED_WHILE_COPIED.error(count=len(moved), first=moved[0])
         ours = self.controller.settings.cluster_id

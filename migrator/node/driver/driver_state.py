@@ -202,9 +202,13 @@ class DriverState:
 
     def without_controller_ms(self, now_ms: int) -> int | None:
         """How long the cluster has had no controller; None outside the window."""
-        if self.window is None or not in_window(self.state):
+        if self.window is None or not self.is_without_controller:
             return None
         return now_ms - self.window.opened_ms
+
+    @property
+    def is_without_controller(self) -> bool:
+        return self.window is not None and in_window(self.state)
 
 
 class StateReporter:

@@ -82,6 +82,8 @@ class ReconcileActs:
     passwords: PasswordEncoder | None
     now_ms: Callable[[], int]
     _failed_in_a_row: int = field(default=0, init=False)
+    _may_have_written: bool = field(default=False, init=False)
+    """False until the first reconcile of a fresh copy: until then this process wrote its claim alone."""
 
     async def reconcile(self) -> ActEnded:
         """Read ZooKeeper, compare it with the log as images, write the differences; then mirror commit by commit.
@@ -114,12 +116,15 @@ class ReconcileActs:
         assert observed.migration is not None
         at = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
         claim = replace(claim, migration_version=observed.migration_version, at=at)
-        await self._heal_leaders()
+        if not self.now.fresh_copy:  # the commit of the copy healed them
+            await self._heal_leaders()
         orders = await asyncio.to_thread(read_orders, self.session)
         begun = await self._begin_ordered()
         target = self.controller.image
         self.mirroring.forget_commits()
-        tree = await self._read(self.now.tree)
+        claimed_by = self.config.node_id if self.now.fresh_copy and not self._may_have_written else None
+        self._may_have_written = True
+        tree = await self._read(self.now.tree, claimed_by)
         foreign = await self._foreign(tree)
         if foreign is not None:
             return ActEnded(Happened.MUST_ROLL_BACK, (Concluded(foreign),))
@@ -146,8 +151,8 @@ class ReconcileActs:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    async def _read(self, before: Tree | None) -> Tree:
-        tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, before)
+    async def _read(self, before: Tree | None, claimed_by: int | None = None) -> Tree:
+        tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, before, claimed_by=claimed_by)
         self.progress.changed(TreeRead(tree))
         return tree
 

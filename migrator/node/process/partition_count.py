@@ -44,12 +44,15 @@ class PartitionCount:
         self._counted_at = -PAUSE_S
         self._counting: asyncio.Task[None] | None = None
 
-    def of(self, image: Image) -> tuple[PartitionFigures, int] | None:
-        """The newest figures, and for how many milliseconds they have been out of date: 0 when they are of `image`."""
+    def of(self, image: Image, *, later: bool = False) -> tuple[PartitionFigures, int] | None:
+        """The newest figures, and for how many milliseconds they have been out of date: 0 when they are of `image`.
+
+        later: what takes a thread is not begun now, since the cluster waits for what the processor does beside it.
+        """
         if self._is_due(image):
             if len(image.topics) <= AT_ONCE_TOPICS and self._counter.changed(image) <= AT_ONCE_PARTITIONS:
                 self._counted(image, self._counter.count(image))
-            elif self._clock() - self._counted_at >= PAUSE_S:
+            elif not later and self._clock() - self._counted_at >= PAUSE_S:
                 self._counting = asyncio.get_running_loop().create_task(self._count(image), name="partition-count")
         if self._figures is None:
             return None

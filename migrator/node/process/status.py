@@ -88,7 +88,7 @@ def status(
             if each is not None
         ),
     )
-    counted = counting.of(controller.image)
+    counted = counting.of(controller.image, later=driver is not None and driver.now.is_without_controller)
     found = with_log(found, controller, None if counted is None else counted[0], behind_ms=counted[1] if counted else 0)
     return found if driver is None else with_driver(found, driver)
 

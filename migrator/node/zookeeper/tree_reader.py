@@ -46,19 +46,57 @@ from migrator.zk.znodes import (
 )
 
 
-def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree | None = None) -> Tree:
-    """The whole tree. The producer-id block is read last: it moves on while ZooKeeper-mode brokers allocate."""
+def read_tree(
+    session: ZkSession,
+    limits: ReadLimits = UNLIMITED,
+    before: Tree | None = None,
+    *,
+    claimed_by: int | None = None,
+) -> Tree:
+    """The whole tree. The producer-id block is read last: it moves on while ZooKeeper-mode brokers allocate.
+
+    claimed_by: this node, if since `before` it wrote nothing but its claim and its presence. Then topics are taken over
+        unread where ZooKeeper's own count of transactions says that nobody else wrote anything either.
+    """
     tree = Tree()
+    began = session.newest_zxid()
     tree.missing = missing_places(session)
     _read_cluster(session, tree)
-    _read_topics(session, limits, tree, {} if before is None else before.topics)
+    if claimed_by is not None and before is not None and _nothing_but_claim(session, before, began, claimed_by):
+        _take_topics_over(tree, before)
+    else:
+        _read_topics(session, limits, tree, {} if before is None else before.topics)
     _read_controller_epoch(session, tree)
     _read_broker_configs(session, limits, tree)
     _read_families(session, limits, tree)
     _read_features(session, tree)
     _read_what_is_not_copied(session, tree)
     _read_producer_ids(session, tree)
+    tree.zxid = began if session.newest_zxid() == began else None
     return tree
+
+
+def _nothing_but_claim(session: ZkSession, before: Tree, newest: int, node: int) -> bool:
+    """Whether every transaction from `before` to `newest` is one of those that made the claim's znodes as they are.
+
+    Each transaction of a claim leaves its number on one of them until the next one comes. One that left none is
+    somebody's, of whatever kind: then there are more transactions than numbers.
+    """
+    if before.zxid is None or before.problems:
+        return False
+    places = (*_OF_CLAIM, paths.presence(node))
+    znodes = [znode for znode in session.get_many(places) if znode is not None]
+    of_claim = {zxid for znode in znodes for zxid in (znode.czxid, znode.mzxid) if before.zxid < zxid <= newest}
+    return newest - before.zxid == len(of_claim)
+
+
+def _take_topics_over(tree: Tree, before: Tree) -> None:
+    of_topics = paths.TOPIC_CONFIGS + "/"
+    tree.topics = dict(before.topics)
+    tree.orphan_configs = dict(before.orphan_configs)
+    tree.config_paths |= {path for path in before.config_paths if path.startswith(of_topics)}
+    tree.lists_changed += [path for path in before.lists_changed if not path.startswith(paths.BROKER_CONFIGS + "/")]
+    tree.znodes += 2 * len(tree.topics) + tree.partition_count()
 
 
 def missing_places(session: ZkSession) -> list[str]:
@@ -347,6 +385,8 @@ def _read_features(session: ZkSession, tree: Tree) -> None:
         if znode is not None and znode.data:
             tree.features = sorted(parse(FeatureZnode, paths.FEATURE, znode.data).features)
 
+
+_OF_CLAIM: Final = (paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.MIGRATION)
 
 GUARDS_LOOKED_AT: Final = 100
 

@@ -169,3 +169,21 @@ def test_much_is_counted_beside_the_loop_and_the_old_figures_stand_meanwhile() -
         assert count.of(image) == (found[0], 0)
 
     asyncio.run(whole())
+
+
+def test_while_a_cluster_waits_for_its_controller_nothing_large_is_counted_beside_it() -> None:
+    image = an_image(a_topic("a", 6_000))
+
+    async def whole() -> None:
+        count = PartitionCount(1)
+        for _ in range(20):
+            assert count.of(image, later=True) is None
+            await asyncio.sleep(0.01)
+        assert count.of(image) is None, "it begins now"
+        deadline = time.monotonic() + 120
+        while (found := count.of(image, later=True)) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        assert found is not None
+        assert found[0].partitions == 6_000
+
+    asyncio.run(whole())

@@ -30,8 +30,8 @@ def test_a_tree_that_does_not_rest_is_never_copied(monkeypatch: pytest.MonkeyPat
     ensemble.create(config, b'{"version":1,"config":{"log.cleaner.threads":"0"}}')
     left = list(range(1, changes + 1))
 
-    def read_and_change(*asked: Any) -> Any:
-        tree = read_tree(*asked)
+    def read_and_change(*asked: Any, **named: Any) -> Any:
+        tree = read_tree(*asked, **named)
         if left:
             written = b'{"version":1,"config":{"log.cleaner.threads":"%d"}}' % left.pop(0)
             ensemble.create(config, written)

@@ -58,8 +58,8 @@ def test_a_commit_that_comes_meanwhile_and_cannot_be_sent_begins_the_reconcile_a
         def lost(*_: Any) -> Any:
             raise ZOOKEEPER_LOST.error(path="multi", reason="the session ended")
 
-        def read_and_lose(*asked: Any) -> Any:
-            tree = read_tree(*asked)
+        def read_and_lose(*asked: Any, **named: Any) -> Any:
+            tree = read_tree(*asked, **named)
             driver.mirroring.backlog.append(diff(before, an_image(a_topic("orders"), a_topic("new"))))
             driver.session.send = lost
             return tree
@@ -70,5 +70,34 @@ def test_a_commit_that_comes_meanwhile_and_cannot_be_sent_begins_the_reconcile_a
         assert broke.value.code == MIRROR_BROKE.code
         assert "the session ended" in broke.value.occurrence.text
         assert driver.mirror is None
+
+    story(told)
+
+
+@pytest.mark.parametrize(("fresh", "first"), [(True, True), (False, False)], ids=["fresh copy", "after a fail-over"])
+def test_only_the_first_reconcile_of_a_fresh_copy_may_leave_topics_unread(
+    monkeypatch: pytest.MonkeyPatch, fresh: bool, first: bool
+) -> None:
+    """One that failed may have written more than its claim, with numbers that stand on `/migration`."""
+
+    async def told() -> None:
+        driver, _ = a_driver_in_migration(State.SYNCING)
+        driver.now.fresh_copy = fresh
+        noted: list[int | None] = []
+
+        def lost(*_: Any, claimed_by: int | None = None) -> Any:
+            noted.append(claimed_by)
+            raise ZOOKEEPER_LOST.error(path="/brokers/topics", reason="the session ended")
+
+        monkeypatch.setattr(reconciling, "read_tree", lost)
+        acts = reconcile_acts(driver)
+        acts.updates.update_first = no_update
+        for _ in range(3):
+            with pytest.raises(FindingError):
+                await acts.reconcile()
+        assert noted == [driver.config.node_id if first else None, None, None]
+
+    async def no_update(_: Exception) -> None:
+        return None
 
     story(told)

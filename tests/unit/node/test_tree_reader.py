@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
+from migrator.driver.claim import Claim, plan_displace, plan_persist, plan_raise
 from migrator.driver.mirror import Shape, plan
+from migrator.driver.tree import Tree
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.presence import Shown
 from migrator.node.zookeeper.tree_reader import descendants, descendants_of, moved_since, read_guards, read_tree
 from migrator.zk import paths
-from migrator.zk.multi import Create
+from migrator.zk.bulk_read import Znode
+from migrator.zk.multi import Create, Delete, Multi, SetData
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 
@@ -72,6 +78,108 @@ def test_a_topic_of_which_one_state_moved_is_read_again() -> None:
     assert again.topic.partitions[2].leader_epoch == 7
     assert again.topic.partitions[2].partition_epoch == 9
     assert again.controller_epoch_max == 9  # the claim's own epoch in the other states
+
+
+class Noting(FakeSession):
+    """Notes which znodes are read."""
+
+    def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
+        wanted = list(paths)
+        read.update(wanted)
+        return super().get_many(wanted, limits)
+
+
+read: set[str] = set()
+
+
+def states_read_again(ensemble: FakeEnsemble, before: Tree, claimed_by: int | None = 9) -> bool:
+    """Whether the next reading looks at a partition's state; what it says of topics is that of `before` if not."""
+    read.clear()
+    again = read_tree(Noting(ensemble, 77), before=before, claimed_by=claimed_by)
+    assert set(again.topics) == set(before.topics)
+    assert again.config_paths == before.config_paths
+    assert again.znodes == before.znodes
+    return paths.state("orders", 1) in read
+
+
+def claim(ensemble: FakeEnsemble, session: FakeSession) -> Claim:
+    """As the driver does it: displaced, then raised."""
+    multi, displaced = plan_displace(read_claim(session), node=9, kraft_epoch=3, now_ms=1)
+    assert ensemble.apply(multi, session.session_id).applied
+    multi, held = plan_raise(displaced)
+    assert ensemble.apply(multi, session.session_id).applied
+    return held
+
+
+def a_tree_with_a_controller() -> tuple[FakeEnsemble, FakeSession]:
+    ensemble, session = a_tree("orders", config=b"{}")
+    ensemble.create(paths.CLUSTER_ID, b'{"version":"1","id":"AAAAAAAAQAqAAAAAAAAAAA"}')
+    ensemble.create(paths.CONTROLLER, b'{"version":1,"brokerid":1,"timestamp":"1"}')
+    ensemble.create(paths.topic_config("orders"), b'{"version":1,"config":{"retention.ms":"5"}}')
+    ensemble.create(paths.broker_config("1"), b'{"version":1,"config":{"a":"b"}}')
+    return ensemble, session
+
+
+def test_after_a_claim_topics_are_not_read_again_where_zookeeper_counted_no_other_transaction() -> None:
+    ensemble, session = a_tree_with_a_controller()
+    before = read_tree(session)
+    held = claim(ensemble, session)
+    assert not states_read_again(ensemble, before)
+    assert states_read_again(ensemble, before, claimed_by=None)
+    copied = read_tree(session, before=before, claimed_by=9)
+    multi, _ = plan_persist(held, Position(3, 50), 1)
+    assert ensemble.apply(multi, session.session_id).applied
+    assert not states_read_again(ensemble, copied)
+    Shown(session, 9).show(3)  # type: ignore[arg-type]
+    assert not states_read_again(ensemble, copied)
+    assert states_read_again(ensemble, before), "the number of the displacement stands nowhere any more"
+
+
+@pytest.mark.parametrize("when", ["before the claim", "after the claim"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda ensemble: ensemble.create("/somebody/elses"),
+        lambda ensemble: ensemble.apply(Multi((SetData(paths.state("orders", 1), b"{}", -1),)), 5),
+        lambda ensemble: ensemble.apply(Multi((Delete("/no/such/znode", 7),)), 5),
+        lambda ensemble: ensemble.expire(4),
+    ],
+    ids=["another tree", "a state", "a write that is refused", "a session that ends"],
+)
+def test_one_transaction_that_is_not_the_claims_has_every_topic_read_again(
+    what: Callable[[FakeEnsemble], object], when: str
+) -> None:
+    ensemble, session = a_tree_with_a_controller()
+    before = read_tree(session)
+    if when == "before the claim":
+        what(ensemble)
+    claim(ensemble, session)
+    if when == "after the claim":
+        what(ensemble)
+    assert states_read_again(ensemble, before)
+
+
+def test_a_tree_during_whose_reading_something_was_written_is_not_relied_on() -> None:
+    ensemble, session = a_tree_with_a_controller()
+
+    class Busy(FakeSession):
+        def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
+            if path == paths.TOKENS:
+                ensemble.create("/somebody/elses")
+            return super().children(path, watch)
+
+    before = read_tree(Busy(ensemble, 78))
+    assert before.zxid is None
+    claim(ensemble, session)
+    assert states_read_again(ensemble, before)
+
+
+def test_a_tree_with_an_oddity_is_read_again_whatever_zookeeper_counted() -> None:
+    ensemble, session = a_tree_with_a_controller()
+    ensemble.create(paths.state("orders", 2), b"{")
+    before = read_tree(session)
+    claim(ensemble, session)
+    assert states_read_again(ensemble, before)
 
 
 def test_nothing_that_the_claim_does_not_fence_may_move_unseen() -> None:
