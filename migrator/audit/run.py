@@ -30,6 +30,7 @@ from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.model.image import NOWHERE, Position
 from migrator.wire.schema import Message
 from migrator.zk.pipeline import CONSIDERATE
@@ -96,6 +97,8 @@ def _run(
         case "quick":
             return _quick(zookeeper, kraft, rules, passwords)
         case "spark":
+            if not spark_is_installed():
+                raise AUDIT_CANNOT_READ.error(what="engine spark", reason=HOW_TO_INSTALL_SPARK)
             from migrator.audit.spark.job import spark_audit
             from migrator.audit.spark.session import spark_session
 
