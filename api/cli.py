@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from migrator.audit.engines import default_engine
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.service import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED
-from migrator.model.engines import default_engine
 from migrator.model.printable import printable_lines
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError
 from sqlalchemy import URL
 
+from migrator.audit.engines import default_engine
 from migrator.findings.service import BEYOND_LOOPBACK, SERVE_CONFIG
-from migrator.model.engines import default_engine
 from state_machine.clusters.bounds import Bounds, is_loopback
 from state_machine.clusters.remote_ports import RemoteAccess
 from state_machine.origins import Origins

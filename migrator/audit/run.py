@@ -19,6 +19,7 @@ import msgspec
 
 from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
+from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.live_log import read_live
@@ -30,7 +31,6 @@ from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
-from migrator.model.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.model.image import NOWHERE, Position
 from migrator.wire.schema import Message
 from migrator.zk.pipeline import CONSIDERATE

@@ -1,7 +1,7 @@
 """Which engine compares where nobody says: Spark, where it is installed.
 
 In:   nothing. Out: the name of an engine.
-Elsewhere: the engines (migrator.audit.run), the extra `spark` of the package (pyproject.toml).
+Elsewhere: the engines (run.py), the extra `spark` of the package (pyproject.toml).
 """
 
 from __future__ import annotations
