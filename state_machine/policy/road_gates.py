@@ -60,6 +60,7 @@ from state_machine.policy.road_conditions import (
     zookeeper_follows,
 )
 from state_machine.policy.road_observations import LevelsObserved, RoadEvidence, Roll, SoakObserved
+from state_machine.policy.taken import restarts_are_accepted
 
 MISSED_WORTH_NAMING_S: Final = 60.0
 
@@ -84,6 +85,7 @@ def may_join_brokers(evidence: Evidence) -> Verdict:
             ),
             no_later_kafka(evidence.later),
             *may_go_on_joining(evidence),
+            *restarts_are_accepted(road),
             Condition(
                 "the rolling restart is not begun yet", not begun.nodes, begun.text if begun.nodes else "it is not"
             ),
@@ -108,6 +110,7 @@ def may_roll_brokers(evidence: Evidence) -> Verdict:
             *replicas_are_whole(road),
             zookeeper_follows(road),
             nothing_waits_for_restart(road),
+            *restarts_are_accepted(road),
             backup_is_taken(road),
         )
     )

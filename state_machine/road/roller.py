@@ -36,6 +36,7 @@ from migrator.fleet.roll import (
     REACHED_BY,
     RECORDED_BEFORE,
     UNDER_WAY,
+    UNTOUCHED,
     Complete,
     Fail,
     NodeAct,
@@ -72,6 +73,7 @@ from state_machine.policy.road_conditions import (
 )
 from state_machine.policy.road_gates import snapshots_are_written
 from state_machine.policy.road_observations import BROKERS, RoadEvidence, Roll
+from state_machine.policy.taken import restarts_are_accepted, restarts_take
 from state_machine.policy.way_back_gates import claim_is_gone, zookeeper_mode_is_possible
 from state_machine.processes import Launcher, process_mark
 from state_machine.road import controllers_back, joining, journal
@@ -296,6 +298,12 @@ class Roller:
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
                 ready = _ready_of(snapshot, evidence, roll, node_id, ready, work)
+                row = rows[node_id]
+                if act is NodeAct.STOP and (RollStep(row.step) in UNTOUCHED or row.began_at is None):
+                    taken = Verdict(what_it_takes(evidence, roll, node_id))
+                    if not taken.holds:
+                        return WaitingReason(f"waiting: before {row.role} {node_id}: {taken.reason()}")
+                    ready = Verdict((*ready.conditions, *taken.conditions))
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
 
     def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work, out: Container[int]) -> Verdict:
@@ -813,6 +821,14 @@ def _ready_of(snapshot: Snapshot, evidence: Evidence, roll: Roll, node: int, clu
         return Verdict((answers, *cluster.conditions, takes_nothing(road, node, at_stake)))
     own = broker_may_stop(road, node, _log_of(snapshot).broker(node), work.quiet)
     return Verdict((answers, *cluster.conditions, *own))
+
+
+def what_it_takes(evidence: Evidence, roll: Roll, *nodes: int) -> tuple[Condition, ...]:
+    """From partitions that are whole, by the stop of these nodes together. On a way back it is only said."""
+    if ROLE_OF[roll] != BROKERS or roll is Roll.ORIGINAL:
+        return ()
+    road = road_of(evidence)
+    return restarts_take(road, nodes) if roll in journal.WAYS_BACK else restarts_are_accepted(road, nodes)
 
 
 def _ours_will_follow(road: RoadEvidence) -> bool:
