@@ -292,3 +292,13 @@ NEEDS_EVERY_REPLICA = Finding(
     "restarted.",
     severity=Severity.WARNS,
 )
+
+RACK_ONE_BY_ONE = Finding(
+    code="Z2K-4240",
+    says="Rack {rack} is restarted one broker after the other: {reason}.",
+    means="The inventory asks for a rack at a time. A rack is stopped as a whole only while every partition keeps its "
+    "minimum ISR on brokers outside of it. Nothing is wrong with the restart; it takes longer.",
+    remedy="None needed. To have it faster, give these partitions enough replicas outside of the rack with "
+    "kafka-reassign-partitions, and pause before that rack meanwhile.",
+    severity=Severity.WARNS,
+)

@@ -10,14 +10,15 @@ Source: Kafka 3.9 `Partition.effectiveMinIsr`: never more than the partition has
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Final
 
 import msgspec
 
-from migrator.model.values import Partition, Topic
+from migrator.model.image import Image
+from migrator.model.values import ConfigType, Partition, Topic
 
 MIN_ISR: Final = "min.insync.replicas"
 KAFKA_MIN_ISR: Final = 1
@@ -150,6 +151,28 @@ class Sums:
         names = (name for found in self._topics.values() for name in found[at].names)
         brokers = sorted((broker, count) for broker, count in self._brokers[at].items() if count)
         return Taken(self._counts[at], tuple(nsmallest(NAMED, names)), tuple(brokers))
+
+
+def lost_without(image: Image, minimum: int, nodes: Collection[int]) -> Taken:
+    """Partitions that have fewer than their minimum in sync, or none, while all of these brokers are away together.
+
+    minimum: of topics that set none. One pass over all partitions: half a second for a million.
+    """
+    away, found = frozenset(nodes), Tally()
+    own = {
+        key.name: value
+        for key, config in image.configs.items()
+        if key.type == ConfigType.TOPIC and (value := whole_number(config.get(MIN_ISR))) is not None
+    }
+    for topic in image.topics.values():
+        wanted = own.get(topic.name, minimum)
+        for partition in topic.partitions:
+            if away.isdisjoint(partition.replicas):
+                continue
+            left = sum(1 for each in partition.isr if each not in away)
+            if left < max(1, min(wanted, len(partition.replicas))):
+                found.add(topic, partition)
+    return Taken(found.count, tuple(found.names), tuple(sorted(found.brokers.items())))
 
 
 def values_of(taken: Taken, minimum: MinIsr) -> dict[str, str | int]:

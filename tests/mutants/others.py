@@ -13,6 +13,20 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "migrator/model/at_a_stop.py",
+        "            left = sum(1 for each in partition.isr if each not in away)\n",
+        "            left = len(partition.isr) - 1\n",
+        "a rack is judged broker by broker, and its stop takes partitions offline",
+        ("tests/unit/state_machine/test_racks.py",),
+    ),
+    Fault(
+        "migrator/fleet/roll.py",
+        "    return [each for each in left if each.rack == own.rack and (each.id in last) == (first in last)]\n",
+        "    return left\n",
+        "all brokers are stopped together",
+        ("tests/unit/state_machine/test_racks.py",),
+    ),
+    Fault(
         "state_machine/road/roller.py",
         "                    if not taken.holds:\n",
         "                    if not ready.holds:\n",
