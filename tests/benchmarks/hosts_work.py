@@ -286,6 +286,16 @@ def disks(inventory: Inventory, call_s: float) -> dict[str, Any]:
     return {"topic_id_calls": calls.of.total(), "topic_ids_s": round(calls.of.total() * call_s, 1)}
 
 
+def settled_since(since: float) -> dict[str, Any]:
+    """As the build that is measured has it."""
+    found: dict[str, Any] = {"settled_since": since}
+    if "settled" in Observation.__struct_fields__:
+        from state_machine.times.stretches import ObservedTime  # one that an earlier build does not have
+
+        found["settled"] = ObservedTime(time.time() - since)
+    return found
+
+
 class Log:
     """What a look at the cluster finds: everything is whole, but that the broker may not have come back yet."""
 
@@ -310,7 +320,7 @@ class Log:
             voters=(LogVoter(3000, 100, 0, 0),),
         )
         zookeeper = ZooKeeperObservation(holder=Holder.OURS, migration_offset=100)
-        return Observation(at, zookeeper=zookeeper, log=log, settled_since=at - 3600)
+        return Observation(at, zookeeper=zookeeper, log=log, **settled_since(at - 3600))
 
 
 async def decisions(home: Path, fleet: Fleet) -> dict[str, Any]:
@@ -421,7 +431,7 @@ async def rolled(home: Path, inventory: Inventory, call_s: float, logs: int) -> 
         if not all(each.ready for each in brokers):
             settled = time.time()
         log = msgspec.structs.replace(Log(0).now().log, brokers=tuple(brokers))
-        look = msgspec.structs.replace(Log(0).now(), log=log, settled_since=settled)
+        look = msgspec.structs.replace(Log(0).now(), log=log, **settled_since(settled))
         await road.tend(replace(service.snapshot, observation=look))
         snapshot: Snapshot = replace(service.snapshot, observation=look)
         said = await roller.step(snapshot, evidence(snapshot, time.time()), Roll.KRAFT)
