@@ -39,6 +39,7 @@ from state_machine.policy.gates import Holder
 from state_machine.policy.later import later_findings
 from state_machine.policy.phases import BEFORE_TAKEOVER, BEYOND_DUAL_WRITE, WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
+from state_machine.road.documents import FILES, FilesDocument, document
 from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
 
@@ -226,6 +227,8 @@ class Reconciler:
 
     async def _look_and_act(self, migration_id: int) -> WaitingReason:
         snapshot, disagrees = await self._look(migration_id)
+        files = document(snapshot, FILES, FilesDocument)
+        self._observer.min_isr[migration_id] = {} if files is None else dict(files.min_isr)
         (self._led_back.add if snapshot.led_back else self._led_back.discard)(migration_id)
         for number in [operation.id for operation in snapshot.operations]:
             operation = next((each for each in snapshot.operations if each.id == number), None)

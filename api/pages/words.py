@@ -17,8 +17,8 @@ FORWARD: Final = {
     "QUORUM": "The service starts our controllers. They wait before the takeover. Brokers do not know them yet.",
     "BROKERS_JOINING": "The service restarts every broker that has not joined, one at a time, with the migration "
     "settings. Brokers stay in ZooKeeper mode.",
-    "ROLLING_BROKERS": "The service restarts every broker into KRaft mode, one at a time. `zk2kraft rollback` goes "
-    "back.",
+    "ROLLING_BROKERS": "The service restarts every broker into KRaft mode, one at a time or by rack, as the inventory "
+    "says. `zk2kraft rollback` goes back.",
     "REPLACING_CONTROLLERS": "The service replaces our controllers by stock, one at a time. `zk2kraft rollback` puts "
     "ours back, then the brokers.",
     "FINALIZING": "This cannot be undone. Each controller restarts without the migration flag. From the first such "

@@ -179,6 +179,16 @@ APPLIED_UNKNOWN = Finding(
     "and then waive Z2K-1060 for this broker in the inventory, with a reason.",
 )
 
+ONE_REPLICA = Finding(
+    code="Z2K-1061",
+    says="{count} partitions have one replica, such as {first}; by broker: {brokers}.",
+    means="Each of them is offline from the stop of its broker until that broker has started and recovered its logs: "
+    "nobody reads or writes it. A migration restarts every broker at least once. No record is lost by that.",
+    remedy="Add a replica with kafka-reassign-partitions. Or let the owner accept it, once for all of them: a waiver "
+    "Z2K-1061 in the inventory, with owner, reason and end. Without it no broker is restarted.",
+    severity=Severity.WARNS,
+)
+
 IBP_DIFFERS = Finding(
     code="Z2K-1090",
     says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum was formatted with metadata.version "

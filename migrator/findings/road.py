@@ -280,3 +280,25 @@ SERVICE_COPIED = Finding(
     remedy="Stop one of the two for good. Only where both are meant: stop this one, delete `identity` in its "
     "directory, and start it again. It is another service then.",
 )
+
+NEEDS_EVERY_REPLICA = Finding(
+    code="Z2K-4242",
+    says="{count} partitions need all of their replicas for a write with acks=all (min.insync.replicas), such as "
+    "{first}; by broker: {brokers}. {minimum}.",
+    means="While any broker of such a partition restarts, nobody can write to it with acks=all; it can be read. A "
+    "migration restarts every broker at least once.",
+    remedy="Lower min.insync.replicas, or add a replica with kafka-reassign-partitions. Or let the owner accept it, "
+    "once for all of them: a waiver Z2K-4242 in the inventory, with owner, reason and end. Without it no broker is "
+    "restarted.",
+    severity=Severity.WARNS,
+)
+
+RACK_ONE_BY_ONE = Finding(
+    code="Z2K-4240",
+    says="Rack {rack} is restarted one broker after the other: {reason}.",
+    means="The inventory asks for a rack at a time. A rack is stopped as a whole only while every partition keeps its "
+    "minimum ISR on brokers outside of it. Nothing is wrong with the restart; it takes longer.",
+    remedy="None needed. To have it faster, give these partitions enough replicas outside of the rack with "
+    "kafka-reassign-partitions, and pause before that rack meanwhile.",
+    severity=Severity.WARNS,
+)

@@ -244,7 +244,11 @@ class Waiver(_Strict, frozen=True, kw_only=True):
 
 
 class Inventory(_Strict, frozen=True, kw_only=True):
-    """The document. version: of this form; another one is refused by a program that does not know it."""
+    """The document. version: of this form; another one is refused by a program that does not know it.
+
+    at_once: what is restarted together on the way forward: one node, or the brokers of one rack where every partition
+    keeps its minimum ISR without them.
+    """
 
     version: Literal[1]
     cluster: Cluster
@@ -253,6 +257,7 @@ class Inventory(_Strict, frozen=True, kw_only=True):
     controllers: Annotated[tuple[Node, ...], Meta(min_length=1, max_length=7)]
     timeouts: Timeouts = Timeouts()
     maintenance_windows: tuple[Window, ...] = ()
+    at_once: Literal["node", "rack"] = "node"
     waivers: tuple[Waiver, ...] = ()
     canary: Canary | None = None
 

@@ -3,9 +3,10 @@
 In:   the journal (one entry per node, with the step it reached) and what is observed now.
 Out:  one decision. `decide` is asked again after each act and each observation.
 Elsewhere: carrying out acts and keeping the journal (state_machine/road), reaching a host (actuator.py).
-Rules: one node at a time. A node that was begun is ended before anything else, whatever pauses. A step is in the
-journal before its act begins, and every act may be repeated, so that the roll goes on after a power cut at any point.
-The order is stop, write, start: a file that is written while the node runs would convert it at its next crash.
+Rules: one node at a time, or one rack that was judged as a whole. What was begun is ended before anything else,
+whatever pauses or fails. A step is in the journal before its act begins, and every act may be repeated, so that the
+roll goes on after a power cut at any point. The order is stop, write, start: a file that is written while the node runs
+would convert it at its next crash.
 Source: Kafka 3.9 operations page, "Migrating from ZooKeeper to KRaft".
 """
 
@@ -208,6 +209,25 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     if not ready.holds:
         return Wait(f"before {following.name}: {ready.reason()}")
     return Perform(following.id, NodeAct.STOP)
+
+
+def decide_each(entries: Sequence[RollEntry], now: RollNow) -> dict[int, Decision]:
+    """Of a rack that is under way together, by node; of those that were looked at. None of them waits for another, nor
+    for one of them that failed.
+    """
+    return {each.id: _go_on(each, now) for each in entries if each.step in UNDER_WAY and each.id in now.nodes}
+
+
+def of_one_rack(entries: Sequence[RollEntry], first: int, last: frozenset[int]) -> list[RollEntry]:
+    """Which nodes would be restarted together with `first`, itself among them: what is left of its rack.
+
+    Those that have to be last are so together. Without a rack a node is alone.
+    """
+    left = in_order((entry for entry in entries if entry.step in UNTOUCHED), last)
+    own = next(each for each in left if each.id == first)
+    if not own.rack:
+        return [own]
+    return [each for each in left if each.rack == own.rack and (each.id in last) == (first in last)]
 
 
 def _choices(entry: RollEntry) -> str:

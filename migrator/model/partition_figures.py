@@ -15,19 +15,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from migrator.model.at_a_stop import MIN_ISR, MinIsr, Sums, Taken, min_isr_of, whole_number
 from migrator.model.image import NOWHERE, Image, Position
 from migrator.model.values import (
     LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,
     ZERO_ID,
     Broker,
-    ConfigKey,
     ConfigType,
     Partition,
     Topic,
 )
 
-MIN_ISR: Final = "min.insync.replicas"
 WITHOUT_ASSIGNMENT: Final = frozenset({ZERO_ID, UNASSIGNED_DIRECTORY, LOST_DIRECTORY})
 """MIGRATING, UNASSIGNED, LOST: no directory of the broker is committed for the replica."""
 
@@ -54,6 +53,7 @@ class PartitionFigures(msgspec.Struct, frozen=True):
     """Of the image at `position`. Each count is of partitions; leaderless: those that nobody leads.
 
     under_replicated_leader: the broker that leads every under-replicated partition; None where several do, or none.
+    single, at_minimum: what the stop of a broker takes although every partition is whole (at_a_stop.py).
     """
 
     position: Position = NOWHERE
@@ -64,6 +64,9 @@ class PartitionFigures(msgspec.Struct, frozen=True):
     reassignments: int = 0
     leaderless: int = 0
     brokers: Mapping[int, BrokerFigures] = {}
+    single: Taken = Taken()
+    at_minimum: Taken = Taken()
+    min_isr: MinIsr = MinIsr()
 
 
 class _Kind(NamedTuple):
@@ -86,7 +89,12 @@ class PartitionCounter:
     """Of one process, used by one thread at a time."""
 
     def __init__(self, min_isr_default: int = 1) -> None:
+        """min_isr_default: where neither a topic nor the brokers' configuration nor `min_isr_of_files` says it."""
         self._default = min_isr_default
+        self.min_isr_of_files: Mapping[int, int] = {}
+        """By broker, as its own file has it; brokers that are not named are not known."""
+        self._min_isr = MinIsr()
+        self._at_a_stop = Sums()
         self._counted: dict[bytes, tuple[Topic, int]] = {}
         self._faults: dict[bytes, Counter[_Kind]] = {}
         """By topic; a topic that is whole has none."""
@@ -118,7 +126,7 @@ class PartitionCounter:
 
     def _uncounted(self, image: Image) -> list[tuple[Topic, int]]:
         """Topics that are not as they were counted, with their minimum."""
-        own, default = _minimums(image, self._default)
+        own, default = self._minimums(image)
         found = []
         for topic in image.topics.values():
             known, minimum = self._counted.get(topic.id), own.get(topic.name, default)
@@ -126,7 +134,23 @@ class PartitionCounter:
                 found.append((topic, minimum))
         return found
 
+    def _minimums(self, image: Image) -> tuple[dict[str, int], int]:
+        """`min.insync.replicas` of topics that set it, and of all others. Brokers may differ in it, and any of them may
+        lead after a restart: the largest counts.
+        """
+        own = {
+            key.name: value
+            for key, config in image.configs.items()
+            if key.type == ConfigType.TOPIC and (value := whole_number(config.get(MIN_ISR))) is not None
+        }
+        dynamic = {key.name: config for key, config in image.configs.items() if key.type == ConfigType.BROKER}
+        rests = any(topic.name not in own for topic in image.topics.values())
+        self._min_isr = min_isr_of(dynamic, self.min_isr_of_files, image.brokers, rests=rests)
+        said = self._min_isr.brokers or self._min_isr.of_all is not None
+        return own, self._min_isr.value if said else self._default
+
     def _forget(self) -> None:
+        self._at_a_stop = Sums()
         self._counted.clear()
         self._faults.clear()
         self._at_home.clear()
@@ -137,6 +161,7 @@ class PartitionCounter:
         known = self._counted.pop(topic_id, None)
         if known is not None:
             self._partitions -= len(known[0].partitions)
+            self._at_a_stop.drop(topic_id)
             self._sum.subtract(self._faults.pop(topic_id, NOTHING))
 
     def _add(self, topic: Topic, minimum: int, brokers: Mapping[int, Broker]) -> None:
@@ -148,11 +173,13 @@ class PartitionCounter:
             places = partition.replicas, partition.directories
             if places not in self._at_home and not _count_places(found, partition, brokers):
                 self._at_home.add(places)
+        self._at_a_stop.put(topic, minimum)
         if found:
             self._faults[topic.id] = found
             self._sum.update(found)
 
     def _figures(self, image: Image) -> PartitionFigures:
+        single, at_minimum = self._at_a_stop.taken()
         offline: dict[int, set[bytes]] = {}
         for kind, count in self._sum.items():
             if kind.directory and count > 0:
@@ -175,6 +202,9 @@ class PartitionCounter:
                 )
                 for broker in image.brokers
             },
+            single=single,
+            at_minimum=at_minimum,
+            min_isr=self._min_isr,
         )
 
     def _leader_of_all(self) -> int | None:
@@ -225,26 +255,3 @@ def _count_places(found: Counter[_Kind], partition: Partition, brokers: Mapping[
             found[_Kind("offline", broker, directory)] += 1
             faults += 1
     return faults
-
-
-def _minimums(image: Image, default: int) -> tuple[dict[str, int], int]:
-    """`min.insync.replicas` of topics that set it, and of all others: what is set for all brokers, or the default.
-
-    What is set for one broker alone is not looked at: which broker leads may change with every restart.
-    """
-    own = {
-        key.name: value
-        for key, config in image.configs.items()
-        if key.type == ConfigType.TOPIC and (value := _number(config.get(MIN_ISR))) is not None
-    }
-    of_all = image.configs.get(ConfigKey(ConfigType.BROKER, ""))
-    found = None if of_all is None else _number(of_all.get(MIN_ISR))
-    return own, default if found is None else found
-
-
-def _number(text: str | None) -> int | None:
-    """None also for what no broker reads as a number; it then counts with the default."""
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None

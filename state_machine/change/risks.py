@@ -29,7 +29,7 @@ KNOWN: Final = (
     (
         Phase.BROKERS_JOINING,
         "a broker that restarts is away; partitions with one replica on it are not served meanwhile",
-        "one broker at a time, and only while no partition is under-replicated or under its minimum ISR",
+        "one broker at a time, while every partition is whole; what stops take is accepted before (Z2K-1061, Z2K-4242)",
         "docs/service.md",
     ),
     (

@@ -22,6 +22,7 @@ import msgspec
 
 from migrator.driver.only_kraft import only_kraft
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.at_a_stop import MinIsr, Taken
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.later_kafka import LaterNode, is_without_zookeeper, levels_of
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
@@ -79,6 +80,7 @@ SOFTWARE_EVERY_S: Final = 3.0
 SOFTWARE_ANSWER_S: Final = 1.0
 """A voter that is silent may not take the look's time."""
 ON_A_THREAD_BYTES: Final = 1 << 16
+NOT_KNOWN: Final[Mapping[int, int]] = {}
 NO_OP_KEY: Final = 20
 MIGRATION_KEY: Final = 21
 """Api keys of NoOpRecord and ZkMigrationStateRecord, the second byte of a record's value."""
@@ -189,6 +191,10 @@ class LogObservation(msgspec.Struct, frozen=True):
     """Finalized ones above 0, beside metadata.version."""
     only_kraft: tuple[str, ...] = ()
     """Configuration that has no form in ZooKeeper, in words; the first ones, and how many more there are."""
+    single: Taken = Taken()
+    at_minimum: Taken = Taken()
+    """What the stop of a broker takes although every partition is whole (migrator.model.at_a_stop)."""
+    min_isr: MinIsr = MinIsr()
 
     @property
     def known(self) -> bool:
@@ -271,13 +277,17 @@ class LogObserver:
         for connection in self._connections.values():
             connection.close()
 
-    async def look(self, now: float) -> LogObservation:
-        """Read up to what is committed. Never raises for what a network or a peer does."""
+    async def look(self, now: float, min_isr: Mapping[int, int] = NOT_KNOWN) -> LogObservation:
+        """Read up to what is committed. Never raises for what a network or a peer does.
+
+        min_isr: `min.insync.replicas` in the files of brokers, as far as it is known.
+        """
         try:
             async with asyncio.timeout(self._look_s):
                 quorum = await self._describe()
                 await self._read_to(quorum)
                 await self._ask_software(now)
+                self._counter.min_isr_of_files = min_isr
                 figures = await asyncio.to_thread(self._counter.count, self._replay.image)
         except TimeoutError:
             return LogObservation(now, f"the quorum did not answer within {self._look_s:.0f} s")
@@ -535,6 +545,9 @@ class LogObserver:
                 sorted(name for name, level in image.features.items() if level and name != METADATA_VERSION)
             ),
             only_kraft=only_kraft(image.configs),
+            single=figures.single,
+            at_minimum=figures.at_minimum,
+            min_isr=figures.min_isr,
         )
 
 

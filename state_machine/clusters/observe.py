@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
@@ -34,7 +34,7 @@ from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, parse
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
-from state_machine.clusters.log_observer import LOOK_S, LogObservation, LogObserver, LogSink, VoterLevels
+from state_machine.clusters.log_observer import LOOK_S, NOT_KNOWN, LogObservation, LogObserver, LogSink, VoterLevels
 from state_machine.clusters.zookeeper_partitions import PartitionSource, ZooKeeperPartitions
 from state_machine.policy.gates import Holder
 from state_machine.times.stretches import Moment, ObservedTime, gone_on, passed
@@ -250,7 +250,7 @@ class LogSource(Protocol):
 
     @property
     def image(self) -> Image: ...
-    async def look(self, now: float) -> LogObservation: ...
+    async def look(self, now: float, min_isr: Mapping[int, int] = NOT_KNOWN) -> LogObservation: ...
     async def ask_to_lead(self, node: int, observed: LogObservation) -> None: ...
     async def levels_of(self, node: int) -> VoterLevels: ...
     async def raise_level(self, level: int, observed: LogObservation) -> None: ...
@@ -292,6 +292,8 @@ class ClusterObserver:
         self._make = ensembles or ZooKeeperEnsemble
         self._ensembles: dict[int, tuple[str, Ensemble]] = {}
         self._logs: dict[int, tuple[tuple[ControllerEntry, ...], LogSource]] = {}
+        self.min_isr: dict[int, Mapping[int, int]] = {}
+        """By migration: `min.insync.replicas` in the files of its brokers, as far as they were read."""
 
     async def look(
         self,
@@ -318,7 +320,7 @@ class ClusterObserver:
             source = self._partitions.get(migration_id)
             if source is None:
                 source = self._partitions[migration_id] = self._make_partitions(inventory.zookeeper)
-            log = source.joined(log, zookeeper.brokers, self._clock())
+            log = source.joined(log, zookeeper.brokers, self._clock(), self.min_isr.get(migration_id, NOT_KNOWN))
         elif migration_id in self._partitions:
             await self._partitions.pop(migration_id).close()
         moment = Moment(self._clock(), self._steady(), self._life)
@@ -330,7 +332,7 @@ class ClusterObserver:
             observer = await self._log(inventory, migration_id)
         except FindingError as error:
             return LogObservation(self._clock(), str(error))
-        return await observer.look(self._clock())
+        return await observer.look(self._clock(), self.min_isr.get(migration_id, NOT_KNOWN))
 
     async def _log(self, inventory: ClusterInventory, migration_id: int) -> LogSource:
         """Kept from the first time on: later the files change."""
@@ -349,6 +351,7 @@ class ClusterObserver:
 
     async def forget(self, migration_id: int) -> None:
         """It was removed, or its ZooKeeper is another one now."""
+        self.min_isr.pop(migration_id, None)
         log = self._logs.pop(migration_id, None)
         if log is not None:
             log[1].close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -21,12 +21,13 @@ import msgspec
 from migrator.driver.tree import Tree, as_image
 from migrator.findings.content import STATE_MISSING
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.at_a_stop import MinIsr, Taken
 from migrator.model.image import EMPTY, Image
 from migrator.model.partition_figures import PartitionCounter
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
-from state_machine.clusters.log_observer import LogObservation
+from state_machine.clusters.log_observer import NOT_KNOWN, LogObservation
 
 CONNECT_S: Final = 5.0
 EVERY_S: Final = 2.0
@@ -48,19 +49,24 @@ class ZooKeeperFigures(msgspec.Struct, frozen=True):
     under_min_isr: int = 0
     reassignments: int = 0
     leaderless: int = 0
+    single: Taken = Taken()
+    at_minimum: Taken = Taken()
+    min_isr: MinIsr = MinIsr()
 
 
 class FiguresReader(Protocol):
     """Blocks. Raises a finding, or whatever kazoo makes of a server."""
 
-    def read(self) -> ZooKeeperFigures: ...
+    def read(self, min_isr: Mapping[int, int]) -> ZooKeeperFigures: ...
     def close(self) -> None: ...
 
 
 class PartitionSource(Protocol):
     """The partitions of one cluster, as far as a look needs them."""
 
-    def joined(self, log: LogObservation, live: tuple[int, ...], now: float) -> LogObservation: ...
+    def joined(
+        self, log: LogObservation, live: tuple[int, ...], now: float, min_isr: Mapping[int, int] = NOT_KNOWN
+    ) -> LogObservation: ...
     async def close(self) -> None: ...
 
 
@@ -74,7 +80,8 @@ class TreeFigures:
         self._image: Image = EMPTY
         self._counter = PartitionCounter()
 
-    def read(self) -> ZooKeeperFigures:
+    def read(self, min_isr: Mapping[int, int]) -> ZooKeeperFigures:
+        self._counter.min_isr_of_files = min_isr
         if self._session is None:
             self._session = ZkSession(self._connect).start(CONNECT_S)
         tree = read_tree(self._session, CONSIDERATE, self._tree)
@@ -90,6 +97,9 @@ class TreeFigures:
             under_min_isr=figures.under_min_isr,
             reassignments=max(figures.reassignments, len(tree.ordered_moves)),
             leaderless=figures.leaderless + without_state,
+            single=figures.single,
+            at_minimum=figures.at_minimum,
+            min_isr=figures.min_isr,
         )
 
     def close(self) -> None:
@@ -116,12 +126,18 @@ class ZooKeeperPartitions:
         self._reading: _Reading | None = None
         self._problem = ""
         self._mark: object = None
+        self._min_isr: Mapping[int, int] = NOT_KNOWN
         self._moved_at = 0.0
         self._next_at = 0.0
         self._steady: Callable[[], float] = time.monotonic
 
-    def joined(self, log: LogObservation, live: tuple[int, ...], now: float) -> LogObservation:
-        """Never waits: a reading that is due is begun, and counts from the look that finds it done."""
+    def joined(
+        self, log: LogObservation, live: tuple[int, ...], now: float, min_isr: Mapping[int, int] = NOT_KNOWN
+    ) -> LogObservation:
+        """Never waits: a reading that is due is begun, and counts from the look that finds it done. min_isr: as of the
+        log (log_observer.py).
+        """
+        self._min_isr = min_isr
         if not log.known:
             return log
         mark = live, tuple((each.id, each.incarnation, each.fenced) for each in log.brokers)
@@ -159,7 +175,7 @@ class ZooKeeperPartitions:
 
     def _read(self, now: float) -> _Reading:
         began = self._steady()
-        figures = self._reader.read()
+        figures = self._reader.read(self._min_isr)
         return _Reading(now, self._steady() - began, figures)
 
     def _take_result(self) -> None:

@@ -59,6 +59,7 @@ from state_machine.policy.road_conditions import (
 )
 from state_machine.policy.road_observations import LevelsObserved, RoadEvidence, Roll, SoakObserved
 from state_machine.policy.step_conditions import When, conditions_of
+from state_machine.policy.taken import restarts_are_accepted
 
 MISSED_WORTH_NAMING_S: Final = 60.0
 
@@ -82,6 +83,7 @@ def may_join_brokers(evidence: Evidence) -> Verdict:
                 "the driver waits for brokers", evidence.driver_state == State.WAIT_BROKERS, driver_text(evidence)
             ),
             *conditions_of(evidence, Roll.JOIN, When.GATE),
+            *restarts_are_accepted(road),
             Condition(
                 "the rolling restart is not begun yet", not begun.nodes, begun.text if begun.nodes else "it is not"
             ),
@@ -101,6 +103,7 @@ def may_roll_brokers(evidence: Evidence) -> Verdict:
             fleet_is_operable(road),
             brokers_are_those_of_the_cluster(evidence),
             *conditions_of(evidence, Roll.KRAFT, When.GATE),
+            *restarts_are_accepted(road),
             backup_is_taken(road),
         )
     )

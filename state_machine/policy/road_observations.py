@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from migrator.findings.road import NODE_HOLDS_WAY_BACK
+from migrator.model.at_a_stop import MinIsr, Taken
 from state_machine.policy.freshness import FLOOR_S
 
 
@@ -320,6 +321,7 @@ class RoadEvidence:
     stopped_for_it: controllers that were stopped for the finalize and do not run again. started_without: those that may
                    have been started without the flag, by the journal.
     named:         brokers that the inventory file names; None: it was not read yet.
+    single, at_minimum, min_isr: what the stop of a broker takes although every partition is whole (taken.py).
     """
 
     fleet_problem: str
@@ -368,6 +370,9 @@ class RoadEvidence:
     settled_rests_on: str = ""
     gone_rests_on: str = ""
     named: tuple[int, ...] | None = None
+    single: Taken = field(default_factory=Taken)
+    at_minimum: Taken = field(default_factory=Taken)
+    min_isr: MinIsr = field(default_factory=MinIsr)
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())

@@ -42,6 +42,7 @@ from state_machine.policy.road_conditions import (
     zookeeper_follows,
 )
 from state_machine.policy.road_observations import RoadEvidence, Roll, WayBack
+from state_machine.policy.taken import restarts_take
 
 UNLED_S: Final = 60.0
 """Hosts that are switched off refuse no connection. A look that fails may be a slow network; many looks are not."""
@@ -122,6 +123,7 @@ def brokers_may_return(evidence: Evidence) -> Verdict:
             no_order_waits(back),
             loss_is_accepted(back),
             Condition("restarts, for information", True, cost_of(back)),
+            *restarts_take(road, back.restarts),
         )
     )
 
@@ -157,6 +159,7 @@ def controllers_may_return(evidence: Evidence) -> Verdict:
             *some_host_answers(back),
             loss_is_accepted(back),
             Condition("restarts, for information", True, cost_of(back)),
+            *restarts_take(road, back.restarts),
         )
     )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import structlog
@@ -154,10 +154,19 @@ def client_settings(inventory: Inventory) -> dict[str, Any]:
     return found
 
 
-def assignments(brokers: tuple[int, ...]) -> list[list[int]]:
-    """Partition n is led by the nth broker."""
-    count = min(REPLICAS_MAX, len(brokers))
-    return [[brokers[(at + n) % len(brokers)] for n in range(count)] for at in range(len(brokers))]
+def assignments(brokers: tuple[int, ...], racks: Mapping[int, str] = {}) -> list[list[int]]:
+    """Partition n is led by the nth broker; its other replicas are in other racks, as far as there are any. So our own
+    topic never keeps a rack from being restarted together.
+    """
+    count, found = min(REPLICAS_MAX, len(brokers)), []
+    for at, leader in enumerate(brokers):
+        following, chosen = [*brokers[at + 1 :], *brokers[:at]], [leader]
+        for each in following:
+            if len(chosen) < count and racks.get(each, "") not in {racks.get(one, "") for one in chosen}:
+                chosen.append(each)
+        chosen += [each for each in following if each not in chosen][: count - len(chosen)]
+        found.append(chosen)
+    return found
 
 
 def _make_topic(admin: AdminClient, inventory: Inventory) -> None:
@@ -165,7 +174,8 @@ def _make_topic(admin: AdminClient, inventory: Inventory) -> None:
     topic = inventory.canary.topic
     if topic in admin.list_topics(timeout=TOPIC_S).topics:
         return
-    placed = assignments(tuple(sorted(each.id for each in inventory.brokers)))
+    racks = {each.id: each.rack for each in inventory.brokers}
+    placed = assignments(tuple(sorted(racks)), racks)
     config = {"retention.ms": "3600000", "segment.bytes": "16777216"}
     new = NewTopic(topic, len(placed), replica_assignment=placed, config=config)
     for future in admin.create_topics([new], operation_timeout=TOPIC_S, request_timeout=TOPIC_S).values():

@@ -104,7 +104,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
     round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py).
     whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. named: brokers of the
-    inventory file; None where an earlier release wrote this. differing: controllers.
+    inventory file; None where an earlier release wrote this. differing: controllers. min_isr: by broker,
+    `min.insync.replicas` of its file as it was read last; brokers whose file was never read are not named.
     """
 
     at: float
@@ -130,6 +131,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     limit_s: float = FLOOR_S
     named: tuple[int, ...] | None = None
     differing: tuple[DifferingFiles, ...] = ()
+    min_isr: tuple[tuple[int, int], ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):

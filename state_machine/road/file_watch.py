@@ -43,6 +43,7 @@ from migrator.fleet.render import FLAG, FileKind, render
 from migrator.fleet.repeatable import gave_no_answer
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.fleet.takeover_settings import forbidding_findings
+from migrator.model.at_a_stop import KAFKA_MIN_ISR, MIN_ISR, whole_number
 from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings
 from migrator.model.connect_string import chroot_of
 from migrator.node.config.properties import controller_settings, read_config
@@ -152,6 +153,7 @@ def _compared(
     drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
     no_answer, contradicting = list[NoAnswer](), list[NotAsNoted]()
     differing = list[DifferingFiles]()
+    min_isr = dict(before.min_isr)
     flags: dict[bool, list[int]] = {True: [], False: []}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
     for node in fleet.nodes:
@@ -162,6 +164,8 @@ def _compared(
             not_read.append(f"{node.name}: {answers[node.name].problem}")
             continue
         found = checksums[node.name] = checksum_of(content)
+        if node.role == BROKERS:
+            _note_min_isr(min_isr, node, content)
         if being_written(snapshot, node):
             continue
         rendered = expected(snapshot, node)
@@ -210,7 +214,20 @@ def _compared(
         unanswered={name: round(each.unanswered_s) for name, each in said.items() if each.unanswered_s},
         named=tuple(each.id for each in fleet.of(BROKERS)),
         differing=tuple(differing),
+        min_isr=tuple((each.id, min_isr[each.id]) for each in fleet.of(BROKERS) if each.id in min_isr),
     )
+
+
+def _note_min_isr(known: dict[int, int], node: FleetNode, content: bytes) -> None:
+    """Kafka's default where the file sets none. What is no number, such as the name of a provider, is not known."""
+    known.pop(node.id, None)
+    try:
+        text = parse_properties(content, node.path).values.get(MIN_ISR)
+    except FindingError:
+        return
+    value = KAFKA_MIN_ISR if text is None else whole_number(text)
+    if value is not None:
+        known[node.id] = value
 
 
 def answer_of(snapshot: Snapshot, node: FleetNode, reading: NodeReading[NodeFiles]) -> NodeFiles:

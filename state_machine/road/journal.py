@@ -80,6 +80,24 @@ def record(
         row.changed_at = at
 
 
+def record_together(
+    store: Store,
+    migration_id: int,
+    roll: str,
+    columns: Mapping[int, Mapping[str, Any]],
+    evidence: Mapping[str, Any],
+    at: float,
+) -> None:
+    """Of several nodes in one transaction, columns by node: either all of them are under way, or none is."""
+    with store.writing() as session:
+        for node_id, values in columns.items():
+            add_evidence(session, migration_id, roll, node_id, evidence, at)
+            row = session.get_one(RoadNode, (migration_id, roll, node_id))
+            for name, value in values.items():
+                setattr(row, name, value)
+            row.changed_at = at
+
+
 def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
     alone = is_sent_back(row)
     return RollEntry(

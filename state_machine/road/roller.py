@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Collection, Container
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +21,7 @@ import structlog
 
 from migrator.driver.checks.replacing import brokers_with_passwords
 from migrator.findings.finding import FindingError, Occurrence, words_of
-from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, NODE_NOT_AS_JOURNAL, STEP_FAILED
+from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, NODE_NOT_AS_JOURNAL, RACK_ONE_BY_ONE, STEP_FAILED
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.asked_parser import KAFKA, kafka_says
@@ -36,17 +36,23 @@ from migrator.fleet.roll import (
     REACHED_BY,
     RECORDED_BEFORE,
     UNDER_WAY,
+    UNTOUCHED,
     Complete,
+    Decision,
     Fail,
     NodeAct,
     NodeNow,
     Perform,
     Reached,
+    RollEntry,
     RollNow,
     RollStep,
     Wait,
     decide,
+    decide_each,
+    of_one_rack,
 )
+from migrator.model.at_a_stop import lost_without
 from migrator.model.image import EMPTY, Image
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogObservation
@@ -68,6 +74,7 @@ from state_machine.policy.road_conditions import (
 )
 from state_machine.policy.road_observations import BROKERS, RoadEvidence, Roll
 from state_machine.policy.step_conditions import When, conditions_of, zookeeper_answers
+from state_machine.policy.taken import restarts_are_accepted, restarts_take
 from state_machine.policy.way_back_gates import claim_is_gone, zookeeper_mode_is_possible
 from state_machine.processes import Launcher, process_mark
 from state_machine.road import controllers_back, joining, journal
@@ -108,6 +115,9 @@ LOOK_PATIENCE_S: Final = 0.5
 LOOK_BESIDE_S: Final = 0.05
 LOOK_COUNTS_S: Final = 5.0
 """What a look found long before the round that comes for it, as after a hanging observation, is looked at again."""
+BY_RACK: Final = (Roll.KRAFT,)
+"""Rolls of brokers whose partitions are in the log, so that it can be judged what a whole rack takes away."""
+SAID_OF_A_RACK: Final = 3
 LEAVE_S: Final = 60.0
 """A controller of ours that is asked to stop ends within seconds."""
 
@@ -149,11 +159,16 @@ class _Work:
     """Of one migration, in this life of the service."""
 
     repeats: Repeats
-    running: _Running | None = None
-    look: _Look | None = None
+    running: dict[int, _Running] = field(default_factory=dict)
+    """By node; more than one only of a rack that is restarted together."""
+    looks: dict[tuple[str, int], _Look] = field(default_factory=dict)
+    one_by_one: dict[tuple[str, str], tuple[list[int], Occurrence]] = field(default_factory=dict)
+    """By roll and rack: brokers that are not restarted together, and why."""
     seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
     replicas: ReplicasWatch | None = None
     unsent: UnsentRegistrations = field(default_factory=UnsentRegistrations)
+    moved: bool = False
+    """A row was changed by an act that ended in this round."""
     quiet: Quiet = field(kw_only=True)
 
 
@@ -193,8 +208,10 @@ class Roller:
         """One decision. None: every node is whole. An act of the roll before comes to its end first."""
         work = self._work_of(snapshot)
         work.quiet.note(_log_of(snapshot))
-        if work.running is not None and work.running.roll is not roll:
-            return await self._follow(snapshot, work, work.running)
+        work.moved = False
+        others_roll = [each for each in work.running.values() if each.roll is not roll]
+        if others_roll:
+            return _said([await self._follow(snapshot, work, each) for each in others_roll])
         try:
             fleet = await asyncio.to_thread(self._fleets.fleet, snapshot.migration.name)
         except FindingError as error:
@@ -218,12 +235,14 @@ class Roller:
         if missing:
             found = NO_FLEET.found(name=snapshot.migration.name, reason=f"it does not name nodes {missing} any more")
             return WaitingReason(f"blocked: {found.text}", (found,))
-        return await self._decide(snapshot, evidence, roll, fleet)
+        if snapshot.migration.paused:
+            work.one_by_one.clear()  # meanwhile somebody may give partitions more replicas
+        return _naming(await self._decide(snapshot, evidence, roll, fleet), work, rows)
 
     def is_acting(self, migration_id: int) -> bool:
         """Something is done on a host just now."""
         work = self._work.get(migration_id)
-        return work is not None and work.running is not None
+        return work is not None and bool(work.running)
 
     async def release(self, snapshot: Snapshot) -> None:
         """Nothing is restarted any more."""
@@ -238,42 +257,71 @@ class Roller:
 
     async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
         work = self._work_of(snapshot)
-        if work.running is not None:
-            return await self._follow(snapshot, work, work.running)
-        if work.look is not None and work.look.key[0] != roll:
-            work.look = None
+        followed = await self._followed(snapshot, roll, work)
+        if followed is not None and not self._others_go_on(snapshot, roll, work):
+            return followed
+        for key in [each for each in work.looks if each[0] != roll]:
+            del work.looks[key]
         now = self._clock()
         out = left_out(snapshot, now) if roll in journal.WAYS_BACK else {}
         if roll is Roll.ORIGINAL:
             self._tend_replicas(snapshot, fleet, work, out)
         kept = in_turn(snapshot.nodes_of(roll), out) if roll in journal.WAYS_BACK else snapshot.nodes_of(roll)
         rows = {row.node_id: row for row in kept}
-        seen = {}
-        for row in rows.values():
-            if RollStep(row.step) in UNDER_WAY:
-                node = fleet.node(row.role, row.node_id)
-                assert node is not None, "nodes that are missing were refused"
-                looked = await self._node_now(snapshot, evidence, roll, node, row, work)
-                if looked is None:
-                    return WaitingReason(f"waiting: {self._looking(node, work)}")
-                seen[row.node_id] = looked
+        begun = [row for row in rows.values() if RollStep(row.step) in UNDER_WAY]
+        idle = [row for row in begun if row.node_id not in work.running]
+        looked = await asyncio.gather(*(self._node_now(snapshot, evidence, roll, fleet, row, work) for row in idle))
+        seen = {row.node_id: each for row, each in zip(idle, looked, strict=True) if each is not None}
+        if idle and not seen:
+            return WaitingReason(f"waiting: {self._looking(roll, idle[0], work)}")
         turns = turns_of(snapshot, roll)
         entries = [journal.entry_of(row, now, turns.get(row.node_id, 0)) for row in rows.values()]
         ready = self._ready(evidence, roll, fleet, work, out)
-        decision = decide(
-            entries,
-            RollNow(
-                cluster=ready,
-                nodes=seen,
-                last=self._last(snapshot, evidence, fleet, roll),
-                paused=snapshot.migration.paused or self._outside(fleet),
-                deadline_s=self._settings.node_deadline_s,
-                around=around_of(evidence, roll),
-                of_node={each: _ready_of(snapshot, evidence, roll, each, ready, work) for each in rows}
-                if roll in journal.WAYS_BACK
-                else {},
-            ),
+        look = RollNow(
+            cluster=ready,
+            nodes=seen,
+            last=self._last(snapshot, evidence, fleet, roll),
+            paused=snapshot.migration.paused or self._outside(fleet),
+            deadline_s=self._settings.node_deadline_s,
+            around=around_of(evidence, roll),
+            of_node={each: _ready_of(snapshot, evidence, roll, each, ready, work) for each in rows}
+            if roll in journal.WAYS_BACK
+            else {},
         )
+        carried = partial(self._carry_out, snapshot, evidence, roll, fleet, rows, work, ready)
+        if _are_together(rows.values()):
+            each_of = decide_each(entries, look)
+            failed = [decide(entries, look)] if any(row.step == RollStep.FAILED for row in rows.values()) else []
+            said = [await carried(decision, look, entries) for decision in (*failed, *each_of.values())]
+            return _said([each for each in (*said, followed) if each is not None])
+        return await carried(decide(entries, look), look, entries)
+
+    async def _followed(self, snapshot: Snapshot, roll: Roll, work: _Work) -> WaitingReason | None:
+        """What is said of acts that are under way; None: there is none."""
+        running = tuple(work.running.values())
+        return _said([await self._follow(snapshot, work, each) for each in running]) if running else None
+
+    def _others_go_on(self, snapshot: Snapshot, roll: Roll, work: _Work) -> bool:
+        """Of a rack that is under way together: nobody waits for another one's act. A row that has just changed is read
+        again in the next round.
+        """
+        rows = [row for row in snapshot.nodes_of(roll) if RollStep(row.step) in UNDER_WAY]
+        return len(rows) > 1 and len(work.running) < len(rows) and not work.moved
+
+    async def _carry_out(
+        self,
+        snapshot: Snapshot,
+        evidence: Evidence,
+        roll: Roll,
+        fleet: Fleet,
+        rows: Mapping[int, RoadNode],
+        work: _Work,
+        ready: Verdict,
+        decision: Decision,
+        look: RollNow,
+        entries: Sequence[RollEntry],
+    ) -> WaitingReason | None:
+        now = self._clock()
         match decision:
             case Complete():
                 return None
@@ -281,7 +329,7 @@ class Roller:
                 failed = [row for row in rows.values() if row.step == RollStep.FAILED]
                 return WaitingReason(f"blocked: {reason}" if failed else f"waiting: {reason}", _problems(failed))
             case Reached(node_id, step):
-                found = whole_since(seen[node_id].whole, now) if step in (RollStep.WHOLE, RollStep.BACK) else {}
+                found = whole_since(look.nodes[node_id].whole, now) if step in (RollStep.WHOLE, RollStep.BACK) else {}
                 settled = {"step": step, "instruction": "", "cause": "", "code": ""}
                 work.repeats.forget(roll, node_id)
                 await self._record(snapshot, roll, node_id, **settled, evidence=found)
@@ -293,7 +341,101 @@ class Roller:
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
                 ready = _ready_of(snapshot, evidence, roll, node_id, ready, work)
+                row = rows[node_id]
+                if RollStep(row.step) in UNTOUCHED and self._rack_at_once(fleet, roll):
+                    group = of_one_rack(_with_racks(snapshot, entries), node_id, look.last)
+                    together = await self._rack(snapshot, evidence, roll, fleet, rows, work, ready, act, group)
+                    if together is not None:
+                        return together
+                if act is NodeAct.STOP and (RollStep(row.step) in UNTOUCHED or row.began_at is None):
+                    taken = Verdict(what_it_takes(evidence, roll, node_id))
+                    if not taken.holds:
+                        return WaitingReason(f"waiting: before {row.role} {node_id}: {taken.reason()}")
+                    ready = Verdict((*ready.conditions, *taken.conditions))
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
+
+    # --- a rack at a time ----------------------------------------------------------------------------------
+
+    def _rack_at_once(self, fleet: Fleet, roll: Roll) -> bool:
+        return fleet.inventory.at_once == "rack" and roll in BY_RACK
+
+    async def _rack(
+        self,
+        snapshot: Snapshot,
+        evidence: Evidence,
+        roll: Roll,
+        fleet: Fleet,
+        rows: Mapping[int, RoadNode],
+        work: _Work,
+        ready: Verdict,
+        act: NodeAct,
+        group: Sequence[RollEntry],
+    ) -> WaitingReason | None:
+        """None: one node after the other, as without the option. All are prepared before the first one is stopped."""
+        rack, ids = group[0].rack, [each.id for each in group]
+        if len(group) < 2 or (roll, rack) in work.one_by_one:
+            return None
+        waiting = [each.id for each in group if each.step is RollStep.PENDING]
+        if act is NodeAct.PREPARE or waiting:
+            begun = [
+                await self._begin(snapshot, roll, fleet, rows[each], NodeAct.PREPARE, work, ready) for each in waiting
+            ]
+            return _said(begun)
+        against = await self._against_together(snapshot, evidence, roll, ids)
+        if against:
+            found = RACK_ONE_BY_ONE.found(rack=rack, reason=against)
+            work.one_by_one[roll, rack] = ids, found
+            log.warning("roll.rack_one_by_one", roll=roll, rack=rack, reason=against)
+            return WaitingReason(f"waiting: {found.code} {found.text}", (found,))
+        return await self._stop_together(snapshot, evidence, roll, fleet, [rows[each] for each in ids], work, ready)
+
+    async def _against_together(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, ids: Collection[int]) -> str:
+        """Why these brokers are not stopped together, by the log as it is now; empty: nothing is against it."""
+        road, image = road_of(evidence), self._image(snapshot)
+        unknown = [each for each in ids if each not in image.brokers]
+        if road.log_problem or unknown:
+            return road.log_problem or f"brokers {unknown} are not registered in the log"
+        lost = await asyncio.to_thread(lost_without, image, road.min_isr.value, ids)
+        if lost.count:
+            return f"{lost.count} partitions would be below their minimum ISR, such as {', '.join(lost.first)}"
+        taken = Verdict(what_it_takes(evidence, roll, *ids))
+        return "" if taken.holds else taken.reason()
+
+    async def _stop_together(
+        self,
+        snapshot: Snapshot,
+        evidence: Evidence,
+        roll: Roll,
+        fleet: Fleet,
+        rows: Sequence[RoadNode],
+        work: _Work,
+        ready: Verdict,
+    ) -> WaitingReason:
+        """All of them are in the journal, in one transaction, before the first stop."""
+        closed = await self._locked(snapshot, rows[0])
+        if closed is not None:
+            return closed
+        at, ids = self._clock(), [row.node_id for row in rows]
+        said = f"brokers {ids} of rack {rows[0].rack}: every partition keeps its minimum ISR without them"
+        verdict = Verdict((*ready.conditions, Condition("its rack is restarted together", True, said)))
+        columns = {
+            row.node_id: {
+                "step": RollStep.STOPPING,
+                "instruction": "",
+                **_registered_now(snapshot, row),
+                "began_at": at,
+            }
+            for row in rows
+        }
+
+        def write() -> None:
+            journal.record_together(self._store, snapshot.id, roll, columns, ready_before(verdict, at), at)
+
+        await self._store.away(write)
+        log.info("roll.rack_together", roll=roll, nodes=ids)
+        for row in rows:
+            self._start_act(snapshot, roll, fleet, row, NodeAct.STOP, work)
+        return WaitingReason(f"waiting: brokers {ids} are stopped together")
 
     def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work, out: Container[int]) -> Verdict:
         if roll is not Roll.ORIGINAL:
@@ -339,13 +481,9 @@ class Roller:
         """The step is written down, then the act begins. A node that is away is brought back whoever has the lock."""
         if again := work.repeats.waits(roll, row.node_id, act):
             return WaitingReason(f"waiting: {row.role} {row.node_id}: {again}")
-        if act in LOCKED and self._locks is not None:
-            try:
-                await asyncio.to_thread(self._locks.hold, snapshot.id, snapshot.inventory.zookeeper)
-            except FindingError as error:
-                return WaitingReason(
-                    f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,)
-                )
+        closed = await self._locked(snapshot, row) if act in LOCKED else None
+        if closed is not None:
+            return closed
         if act is NodeAct.STOP and roll in self.before_stop and not give_up.is_put_back(row):
             closed = await self.before_stop[roll](snapshot)
             if closed is not None:
@@ -360,14 +498,29 @@ class Roller:
             else:
                 columns |= {"began_at": at, "evidence": ready_before(ready, at)}
             await self._record(snapshot, roll, row.node_id, **columns)
+        return self._start_act(snapshot, roll, fleet, row, act, work)
+
+    async def _locked(self, snapshot: Snapshot, row: RoadNode) -> WaitingReason | None:
+        """Why this service may not begin with this node now; None: it has the lock of the cluster."""
+        if self._locks is None:
+            return None
+        try:
+            await asyncio.to_thread(self._locks.hold, snapshot.id, snapshot.inventory.zookeeper)
+        except FindingError as error:
+            return WaitingReason(f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,))
+        return None
+
+    def _start_act(
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: NodeAct, work: _Work
+    ) -> WaitingReason:
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
         given = (snapshot, roll, fleet, node, row, act, self._image(snapshot))
         coroutine = self._hosts.away(snapshot.id, self._perform, *given)
-        work.running = _Running(roll, node.id, act, asyncio.create_task(coroutine), self._steady())
+        work.running[node.id] = _Running(roll, node.id, act, asyncio.create_task(coroutine), self._steady())
         work.seen.pop((roll, node.id), None)
-        work.look = None
+        work.looks.pop((str(roll), node.id), None)
         return WaitingReason(f"waiting: {node.name}: {act} begins")
 
     async def _follow(self, snapshot: Snapshot, work: _Work, running: _Running) -> WaitingReason:
@@ -375,7 +528,8 @@ class Roller:
         if not running.task.done():
             seconds = self._steady() - running.since
             return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
-        work.running = None
+        del work.running[running.node]
+        work.moved = True
         row = next((each for each in snapshot.nodes_of(roll) if each.node_id == running.node), None)
         if row is None:  # a rollback or a finalize was given up while its file was read; no node was away
             running.task.exception()
@@ -598,9 +752,11 @@ class Roller:
     # --- what is observed ----------------------------------------------------------------------------------
 
     async def _node_now(
-        self, snapshot: Snapshot, evidence: Evidence, roll: Roll, node: FleetNode, row: RoadNode, work: _Work
+        self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet, row: RoadNode, work: _Work
     ) -> NodeNow | None:
         """None: its host has not answered yet."""
+        node = fleet.node(row.role, row.node_id)
+        assert node is not None, "nodes that are missing were refused"
         seen = work.seen.get((roll, node.id))
         if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
             # while one that was started becomes whole, the look before counts until the next one has its answer
@@ -626,7 +782,9 @@ class Roller:
                 answered=seen.answered,
             )
         known = _log_of(snapshot)
-        whole = node_whole(evidence, roll, row, known, seen.process, seen.rendered, seen.disks, work.quiet)
+        beside = _are_together(snapshot.nodes_of(roll)) and roll in BY_RACK
+        looked_at = (known, seen.process, seen.rendered, seen.disks)
+        whole = node_whole(evidence, roll, row, *looked_at, work.quiet, beside=beside)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
         stock = roll in (Roll.STOCK, Roll.SOAK, Roll.FINAL)
         return NodeNow(
@@ -672,14 +830,14 @@ class Roller:
     ) -> _Seen | None:
         """A look that began with this row. One that hangs holds no round: it goes on, and None is the answer."""
         key, now = (str(roll), node.id), (row.step, row.checksum)
-        look = work.look
-        if look is None or look.key != key or (look.task.done() and not self._counts(look, now)):
+        look = work.looks.get(key)
+        if look is None or (look.task.done() and not self._counts(look, now)):
             coroutine = self._hosts.away(snapshot.id, self._look_at_node, node, row, self._image(snapshot))
-            work.look = look = _Look(key, now, asyncio.create_task(coroutine), self._steady())
+            work.looks[key] = look = _Look(key, now, asyncio.create_task(coroutine), self._steady())
         await asyncio.wait({look.task}, timeout=patience_s)
         if not look.task.done() or look.row != now:
             return None
-        work.look = None
+        work.looks.pop(key, None)
         return look.task.result()
 
     def _counts(self, look: _Look, row: tuple[str, str]) -> bool:
@@ -690,9 +848,10 @@ class Roller:
     def _is_young(self, seen: _Seen) -> bool:
         return self._steady() - seen.at < LOOK_COUNTS_S
 
-    def _looking(self, node: FleetNode, work: _Work) -> str:
-        seconds = 0.0 if work.look is None else self._steady() - work.look.since
-        return f"{node.name}: its host is looked at ({seconds:.0f} s)"
+    def _looking(self, roll: Roll, row: RoadNode, work: _Work) -> str:
+        look = work.looks.get((str(roll), row.node_id))
+        seconds = 0.0 if look is None else self._steady() - look.since
+        return f"{row.role} {row.node_id}: its host is looked at ({seconds:.0f} s)"
 
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
@@ -797,6 +956,14 @@ def _ready_of(snapshot: Snapshot, evidence: Evidence, roll: Roll, node: int, clu
     return Verdict((answers, *cluster.conditions, *own))
 
 
+def what_it_takes(evidence: Evidence, roll: Roll, *nodes: int) -> tuple[Condition, ...]:
+    """From partitions that are whole, by the stop of these nodes together. On a way back it is only said."""
+    if ROLE_OF[roll] != BROKERS or roll is Roll.ORIGINAL:
+        return ()
+    road = road_of(evidence)
+    return restarts_take(road, nodes) if roll in journal.WAYS_BACK else restarts_are_accepted(road, nodes)
+
+
 def _ours_will_follow(road: RoadEvidence) -> bool:
     """Stock that finds configuration of clients' metrics in the log never comes to the end of its comparison with
     ZooKeeper. No broker reads ZooKeeper then; ours bring it up to date before one does (`ours_lead_again`).
@@ -813,12 +980,14 @@ def node_whole(
     rendered: bool | None,
     disks: Condition | None,
     quiet: Quiet,
+    *,
+    beside: bool = False,
 ) -> Verdict:
-    """What has to hold of the node that was started, before the next one."""
+    """What has to hold of the node that was started, before the next one. beside: others are restarted with it."""
     road = road_of(evidence)
     own = (*own_process(process, rendered), log_is_observed(road))
     if row.role == BROKERS:
-        broker = _broker_whole(evidence, roll, row, observed, quiet)
+        broker = _broker_whole(evidence, roll, row, observed, quiet, beside=beside)
         return Verdict((*own, *broker, *(() if disks is None else (disks,))))
     return Verdict((*own, *_controller_whole(evidence, roll, row, observed)))
 
@@ -836,8 +1005,9 @@ def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition
 
 
 def _broker_whole(
-    evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation, quiet: Quiet
+    evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation, quiet: Quiet, *, beside: bool
 ) -> tuple[Condition, ...]:
+    """beside: what others lack is no reason then; before the next stop, every partition of the cluster is whole."""
     road = road_of(evidence)
     broker = observed.broker(row.node_id)
     mode = "ZooKeeper" if roll is Roll.JOIN or row.kind == FileKind.BACK else "KRaft"
@@ -850,7 +1020,7 @@ def _broker_whole(
     # in ZooKeeper mode a broker assigns no directory
     left = broker.unassigned_dirs if mode == "KRaft" else 0
     whole = (*replicas_are_whole(road), replicas_are_settled(road))
-    if roll is Roll.BACK:
+    if roll is Roll.BACK or beside:
         whole = broker_is_in_sync(road, row.node_id, broker, quiet)
     return (
         *live,
@@ -893,6 +1063,42 @@ def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: L
         ),
         *claim,
     )
+
+
+def _are_together(rows: Iterable[RoadNode]) -> bool:
+    """Several nodes are away, or one beside a failed one: of a rack that was stopped together."""
+    steps = [RollStep(row.step) for row in rows]
+    begun = sum(each in UNDER_WAY for each in steps)
+    return begun > 1 or (begun == 1 and RollStep.FAILED in steps)
+
+
+def _with_racks(snapshot: Snapshot, entries: Sequence[RollEntry]) -> list[RollEntry]:
+    """With the racks that brokers have registered; of the inventory where one registered none."""
+    racks = {each.id: each.rack for each in _log_of(snapshot).brokers if each.rack}
+    return [replace(each, rack=racks.get(each.id, each.rack)) for each in entries]
+
+
+def _naming(found: WaitingReason | None, work: _Work, rows: Iterable[RoadNode]) -> WaitingReason | None:
+    """With the racks that are restarted one broker after the other although a rack at a time is asked for."""
+    left = {(row.roll, row.node_id) for row in rows if row.step != RollStep.WHOLE}
+    named = [why for (roll, _), (ids, why) in work.one_by_one.items() if any((roll, each) in left for each in ids)]
+    if found is None or not named:
+        return found
+    return replace(found, problems=(*found.problems, *(each for each in named if each not in found.problems)))
+
+
+def _said(found: Sequence[WaitingReason]) -> WaitingReason:
+    """Of several nodes at once; what a person has to do stands first."""
+    if len(found) == 1:
+        return found[0]
+    ordered = sorted(found, key=lambda each: not each.reason.startswith("blocked"))
+    word, _, first = ordered[0].reason.partition(": ")
+    rest = [each.reason.partition(": ")[2] for each in ordered[1:SAID_OF_A_RACK]]
+    more = [f"and {len(ordered) - SAID_OF_A_RACK} more"] if len(ordered) > SAID_OF_A_RACK else []
+    problems = list[Occurrence]()
+    for each in ordered:
+        problems += [problem for problem in each.problems if problem not in problems]
+    return WaitingReason(f"{word}: {'; '.join((first, *rest, *more))}", tuple(problems))
 
 
 def _log_of(snapshot: Snapshot) -> LogObservation:

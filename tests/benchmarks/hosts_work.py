@@ -30,7 +30,7 @@ import msgspec
 from migrator.findings.fleet import FILE_ABSENT
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
 from migrator.fleet.inventory import Inventory, parse_inventory
-from migrator.model.image import EMPTY
+from migrator.model.image import EMPTY, Image
 from state_machine.clusters.inventory import BrokerEntry, ClusterInventory, ControllerEntry
 from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
@@ -47,6 +47,7 @@ from state_machine.road.roller import Roller
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Migration, RoadNode
+from tests.support.builders import a_partition, a_topic, an_image
 from tests.support.stores import a_store
 
 GUARD = Path("docker/guard/zk2kraft-guard").read_bytes()
@@ -58,7 +59,11 @@ ROUND_S = 0.5
 DECISIONS = 8
 COMES_BACK_S = 10.0
 ROLLED = 2
-LOGS_OF_A_DISK = 5
+LOGS_OF_A_DISK = (5, 20)
+"""Real disks have hundreds; the second figure is the one that counts."""
+RACKS, OF_A_RACK = 6, 10
+RACKS_ROLLED = 2
+CAN_ROLL_RACKS = "at_once" in Inventory.__struct_fields__
 FILE = """broker.id={id}
 zookeeper.connect=zk:2181
 zookeeper.metadata.migration.enable=true
@@ -249,7 +254,7 @@ def of_this(fleet: Fleet) -> Any:
 
 async def files(home: Path, fleet: Fleet, calls: Calls, seconds: float) -> dict[str, Any]:
     """The service's own loop over the files in SOAK, and what the gates make of them twice a second."""
-    service, nothing = a_service(home, fleet, Phase.SOAK), SimpleNamespace()
+    service, nothing = a_service(home, fleet, Phase.SOAK), SimpleNamespace(before_stop={})
     road = RoadActs(service.store, of_this(fleet), nothing, nothing, service.settings)  # type: ignore[arg-type]
     began, arrived, ages, opened = time.monotonic(), None, [], []
     at_arrival: Counter[str] = Counter()
@@ -281,6 +286,16 @@ def disks(inventory: Inventory, call_s: float) -> dict[str, Any]:
     return {"topic_id_calls": calls.of.total(), "topic_ids_s": round(calls.of.total() * call_s, 1)}
 
 
+def settled_since(since: float) -> dict[str, Any]:
+    """As the build that is measured has it."""
+    found: dict[str, Any] = {"settled_since": since}
+    if "settled" in Observation.__struct_fields__:
+        from state_machine.times.stretches import ObservedTime  # one that an earlier build does not have
+
+        found["settled"] = ObservedTime(time.time() - since)
+    return found
+
+
 class Log:
     """What a look at the cluster finds: everything is whole, but that the broker may not have come back yet."""
 
@@ -305,7 +320,7 @@ class Log:
             voters=(LogVoter(3000, 100, 0, 0),),
         )
         zookeeper = ZooKeeperObservation(holder=Holder.OURS, migration_offset=100)
-        return Observation(at, zookeeper=zookeeper, log=log, settled_since=at - 3600)
+        return Observation(at, zookeeper=zookeeper, log=log, **settled_since(at - 3600))
 
 
 async def decisions(home: Path, fleet: Fleet) -> dict[str, Any]:
@@ -357,10 +372,34 @@ def compared(call_s: float, snapshot: Snapshot, fleet: Fleet, now: float, *_: ob
     return RestartsDocument(now)
 
 
-async def rolled(home: Path, inventory: Inventory, call_s: float) -> dict[str, Any]:
-    """Brokers go into KRaft mode with the times of the product; each comes back `COMES_BACK_S` after its start."""
-    inventory = msgspec.structs.replace(inventory, brokers=inventory.brokers[:ROLLED])
-    fleet = a_fleet(inventory, Calls(call_s), LOGS_OF_A_DISK)
+def in_racks(inventory: Inventory, racks: int) -> Inventory:
+    """Some racks of the whole, restarted as racks."""
+    brokers = [
+        msgspec.structs.replace(each, rack=f"r{at // OF_A_RACK}")
+        for at, each in enumerate(inventory.brokers[: racks * OF_A_RACK])
+    ]
+    options: dict[str, Any] = {"at_once": "rack", "brokers": tuple(brokers)}
+    return msgspec.structs.replace(inventory, **options)
+
+
+def spread(brokers: int) -> Image:
+    """Topics with three replicas in three racks: every rack can be missed."""
+    topics = [
+        a_topic(
+            f"x{at}",
+            [a_partition(0, replicas=tuple((at + each * OF_A_RACK) % (RACKS * OF_A_RACK) for each in range(3)))],
+        )
+        for at in range(TOPICS)
+    ]
+    return an_image(*topics, brokers=range(brokers))
+
+
+async def rolled(home: Path, inventory: Inventory, call_s: float, logs: int) -> float:
+    """Seconds in which these brokers go into KRaft mode, with the times of the product; each comes back `COMES_BACK_S`
+    after its start.
+    """
+    home.mkdir()
+    fleet = a_fleet(inventory, Calls(call_s), logs)
     hosts: dict[int, SlowHost] = {}
     for node in fleet.of(BROKERS):
         host: Any = node.actuator
@@ -371,9 +410,10 @@ async def rolled(home: Path, inventory: Inventory, call_s: float) -> dict[str, A
     with service.store.writing() as session:
         for broker in hosts:
             session.delete(session.get_one(RoadNode, (service.number, Roll.KRAFT, broker)))
-    observer: Any = SimpleNamespace(log_of=lambda number: None)
+    observed = SimpleNamespace(image=spread(RACKS * OF_A_RACK))
+    observer: Any = SimpleNamespace(log_of=lambda number: observed)
     roller = Roller(service.store, of_this(fleet), observer, SimpleNamespace(), service.settings)
-    nothing = SimpleNamespace()
+    nothing = SimpleNamespace(before_stop={})
     compares = "restarts" in inspect.signature(RoadActs).parameters  # what a restart would change, of 60 brokers
     beside: Any = {"restarts": partial(compared, call_s)} if compares else {}
     road = RoadActs(service.store, of_this(fleet), nothing, nothing, service.settings, **beside)  # type: ignore[arg-type]
@@ -391,12 +431,12 @@ async def rolled(home: Path, inventory: Inventory, call_s: float) -> dict[str, A
         if not all(each.ready for each in brokers):
             settled = time.time()
         log = msgspec.structs.replace(Log(0).now().log, brokers=tuple(brokers))
-        look = msgspec.structs.replace(Log(0).now(), log=log, settled_since=settled)
+        look = msgspec.structs.replace(Log(0).now(), log=log, **settled_since(settled))
         await road.tend(replace(service.snapshot, observation=look))
         snapshot: Snapshot = replace(service.snapshot, observation=look)
         said = await roller.step(snapshot, evidence(snapshot, time.time()), Roll.KRAFT)
         if said is None:
-            return {"a_broker_of_a_roll_s": round((time.monotonic() - began) / ROLLED, 1)}
+            return time.monotonic() - began
         assert not said.reason.startswith("blocked"), said.reason
         await asyncio.sleep(ROUND_S)
 
@@ -408,8 +448,15 @@ async def measure(brokers: int, controllers: int, disks_each: int, call_s: float
         (Path(home) / "files").mkdir()
         (Path(home) / "decisions").mkdir()
         found = disks(inventory, call_s)
-        (Path(home) / "rolled").mkdir()
-        found |= await rolled(Path(home) / "rolled", inventory, call_s)
+        few, many = LOGS_OF_A_DISK
+        two = msgspec.structs.replace(inventory, brokers=inventory.brokers[:ROLLED])
+        found["a_broker_of_a_roll_s"] = round(await rolled(Path(home) / "few", two, call_s, few) / ROLLED, 1)
+        one = await rolled(Path(home) / "many", two, call_s, many) / ROLLED
+        found["a_broker_with_more_logs_s"] = round(one, 1)
+        found["roll_of_60_one_by_one_min"] = round(one * RACKS * OF_A_RACK / 60, 1)
+        if CAN_ROLL_RACKS:
+            racks = await rolled(Path(home) / "racks", in_racks(inventory, RACKS_ROLLED), call_s, many)
+            found["roll_of_60_by_rack_min"] = round(racks / RACKS_ROLLED * RACKS / 60, 1)
         found |= await decisions(Path(home) / "decisions", a_fleet(inventory, Calls(call_s), 1))
         return found | await files(Path(home) / "files", a_fleet(inventory, calls, 1), calls, seconds)
 

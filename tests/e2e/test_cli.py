@@ -28,7 +28,7 @@ from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
-from tests.support.offences import CLAIMED, FOR_FILES, OFFENCES, a_registration, place_of, plant_for_real
+from tests.support.offences import CLAIMED, FOR_FILES, OFFENCES, a_registration, place_of, plant_for_real, t
 from tests.support.offences import TREE as OFFENDED
 from tests.support.seeded_tree import SeededTree, config_json, state_json
 
@@ -193,6 +193,7 @@ def test_every_offence_of_the_content_is_named_with_its_exact_place(place: Place
     found = Counter((each["code"], place_of(each["values"])) for each in document["findings"])
     expected = Counter((each.code, each.place) for each in (*OFFENCES, *CLAIMED, *FOR_FILES))
     others = Counter({("Z2K-1045", paths.IP_CONFIGS): 1, ("Z2K-1014", str(file)): 1})  # the file has no chroot
+    others["Z2K-4242", f"{t(13)}-0, {t(13)}-1"] = 1  # min.insync.replicas of Z2K-1015
     assert found == expected + others
     assert document["exit"] == 2
     assert {each["severity"] for each in document["findings"]} == {"blocks", "warns"}

@@ -13,6 +13,34 @@ AUDIT: Final = "migrator/audit/"
 
 FAULTS: Final = (
     Fault(
+        "migrator/model/at_a_stop.py",
+        "            left = sum(1 for each in partition.isr if each not in away)\n",
+        "            left = len(partition.isr) - 1\n",
+        "a rack is judged broker by broker, and its stop takes partitions offline",
+        ("tests/unit/state_machine/test_racks.py",),
+    ),
+    Fault(
+        "migrator/fleet/roll.py",
+        "    return [each for each in left if each.rack == own.rack and (each.id in last) == (first in last)]\n",
+        "    return left\n",
+        "all brokers are stopped together",
+        ("tests/unit/state_machine/test_racks.py",),
+    ),
+    Fault(
+        "state_machine/road/roller.py",
+        "                    if not taken.holds:\n",
+        "                    if not ready.holds:\n",
+        "a broker is stopped although it has the only replica of a partition, and nobody accepted that",
+        ("tests/unit/state_machine/test_taken.py",),
+    ),
+    Fault(
+        "migrator/model/at_a_stop.py",
+        "        value = own.get(broker, of_all if of_all is not None else files.get(broker))\n",
+        "        value = own.get(broker, of_all)\n",
+        "min.insync.replicas in brokers' files counts for nothing, so that a stop refuses writes unannounced",
+        ("tests/unit/state_machine/test_taken.py",),
+    ),
+    Fault(
         "state_machine/road/emergency/stops.py",
         "    holds = known and (every or left >= needed or node not in following)\n",
         "    holds = known and (every or left >= 1 or node not in following)\n",

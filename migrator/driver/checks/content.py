@@ -38,10 +38,10 @@ from migrator.findings.content import (
     ZNODE_GUARDED,
 )
 from migrator.findings.finding import Occurrence
+from migrator.model.at_a_stop import MIN_ISR
 from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
 from migrator.model.config_values import parse_value
 from migrator.model.names import unified
-from migrator.model.partition_figures import MIN_ISR
 from migrator.model.topic_configs import DROPPED_IN_4, TOPIC_CONFIGS, refuse_value
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import Partition

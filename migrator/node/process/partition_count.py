@@ -16,8 +16,9 @@ from typing import Final
 
 import structlog
 
+from migrator.model.at_a_stop import MIN_ISR
 from migrator.model.image import Image
-from migrator.model.partition_figures import MIN_ISR, PartitionCounter, PartitionFigures
+from migrator.model.partition_figures import PartitionCounter, PartitionFigures
 
 log = structlog.get_logger()
 

@@ -36,8 +36,16 @@ from migrator.findings.content import (
 )
 from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
 from migrator.findings.finding import FindingError, Occurrence, Severity
-from migrator.findings.preflight import BROKER_SETTING_FORBIDS, EXAMPLE_DIRECTORY, EXPORT_REFUSED, ZNODES_OF_OTHERS
+from migrator.findings.preflight import (
+    BROKER_SETTING_FORBIDS,
+    EXAMPLE_DIRECTORY,
+    EXPORT_REFUSED,
+    ONE_REPLICA,
+    ZNODES_OF_OTHERS,
+)
+from migrator.findings.road import NEEDS_EVERY_REPLICA
 from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
+from migrator.model.at_a_stop import KAFKA_MIN_ISR, MIN_ISR, Sums, min_isr_of, values_of, whole_number
 from migrator.model.broker_settings import NOT_KNOWN, has_no_way
 from migrator.model.connect_string import chroot_of
 from migrator.model.values import Broker, SecurityProtocol
@@ -106,6 +114,7 @@ def check(
     found += _controller_findings(tree, configs, chroot_of(session.connect))
     found += _broker_findings(tree, brokers, configs, chroot_of(session.connect))
     found += _size_findings(tree)
+    found += _stop_findings(tree, brokers)
     found += _export_findings(session, limits) if tree.cluster_id is not None else ()
     found += _restart_findings(tree, first, ask_brokers)
     found += _limit_findings(session.connect, configs, ask) if ask else ()
@@ -154,6 +163,31 @@ def _size_findings(tree: Tree) -> Iterator[Occurrence]:
     size = full_request_bytes(tree)
     if needed_limit(size) > REQUEST_MAX_BYTES:
         yield FULL_SEND_IS_LARGE.found(bytes=size, needed=needed_limit(size), default=REQUEST_MAX_BYTES)
+
+
+def _stop_findings(tree: Tree, brokers: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[Occurrence]:
+    """What the restart of a broker takes away although every partition is whole; a migration restarts each one."""
+    files = {
+        int(broker): value
+        for broker, settings in brokers
+        if broker.isdecimal() and (value := whole_number(settings.get(MIN_ISR, str(KAFKA_MIN_ISR)))) is not None
+    }
+    minimum = min_isr_of(tree.broker_configs, files, tree.brokers)
+    sums = Sums()
+    for reading in tree.topics.values():
+        own = whole_number(reading.config.get(MIN_ISR))
+        sums.put(reading.topic, minimum.value if own is None else own)
+    single, at_minimum = sums.taken()
+    unknown = minimum.unknown(tree.brokers)
+    if single.count:
+        yield ONE_REPLICA.found(**values_of(single, minimum))
+    if at_minimum.count:
+        values = values_of(at_minimum, minimum)
+        if unknown:
+            values["minimum"] = (
+                f"{values['minimum']}; not known are the files of brokers {list(unknown)} (--brokers FILE)"
+            )
+        yield NEEDS_EVERY_REPLICA.found(**values)
 
 
 def _restart_findings(tree: Tree, config: NodeConfig | None, ask: AskBrokers) -> Iterator[Occurrence]:

@@ -19,8 +19,9 @@ from typing import Any, Final, TypeVar
 
 from state_machine.settings import AT_ONCE, PER_HOST
 
-ROUNDS_AT_ONCE: Final = 8
-"""Of one migration: files, restarts, snapshots, a backup, a look at a node, an act, and what a roll before left."""
+ROUNDS_AT_ONCE: Final = 8 + 64
+"""Of one migration: files, restarts, snapshots, a backup, a look at a node, an act, and what a roll before left; and
+acts and looks of a rack that is restarted together. Threads are made when they are needed."""
 
 Result = TypeVar("Result")
 

@@ -21,7 +21,7 @@ from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.passwords import KEY, SECRET, encoded
-from tests.support.seeded_tree import SeededTree, acls_json, config_json, state_json, token_json
+from tests.support.seeded_tree import SeededTree, acls_json, config_json, state_json, token_json, topic_json
 
 CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
 
@@ -327,6 +327,31 @@ def test_a_cluster_whose_full_request_needs_more_than_kafkas_default_is_warned_w
     (found,) = checked(a_cluster())
     assert (found.code, exit_code([found])) == ("Z2K-2042", 1)
     assert found.values["needed"] > found.values["bytes"] > 100
+
+
+# --- what restarts take away -------------------------------------------------------------------------------
+
+
+def test_what_restarts_take_away_is_warned_of_with_the_words_of_the_gate() -> None:
+    ensemble = a_cluster()
+    name = SeededTree(topics=2, partitions=2).name
+    ensemble.create(paths.topic_config(name(0)), config_json({"min.insync.replicas": "3"}))
+    ensemble.create(paths.topic("lonely"), topic_json("lonely", [0], (2,)))
+    ensemble.create(paths.state("lonely", 0), state_json((2,), 2))
+    single, needs_all = (each for each in checked(ensemble) if each.code in ("Z2K-1061", "Z2K-4242"))
+    assert (single.code, exit_code([single])) == ("Z2K-1061", 1)
+    assert single.text == "1 partitions have one replica, such as lonely-0; by broker: 2 has 1."
+    assert (needs_all.code, needs_all.values["count"]) == ("Z2K-4242", 2)
+    assert "1 has 2, 2 has 2, 3 has 2" in needs_all.text
+    assert "the files of brokers" in needs_all.text
+
+
+@pytest.mark.parametrize(("minimum", "found"), [("3", ["Z2K-4242"]), ("2", [])])
+def test_the_minimum_of_topics_that_set_none_is_that_of_the_brokers_files(minimum: str, found: list[str]) -> None:
+    files = [(str(broker), {"min.insync.replicas": minimum} if broker == 2 else {}) for broker in (1, 2, 3)]
+    said = [each for each in check(a_cluster().session(), (), UNLIMITED, files)[1] if each.code == "Z2K-4242"]
+    assert codes(said) == found
+    assert all("the largest counts: 1 on brokers [1, 3]; 3 on brokers [2]" in each.text for each in said)
 
 
 # --- the export before a takeover -------------------------------------------------------------------------

@@ -7,7 +7,7 @@ keys, `test_fakes.py` the routes and the token.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from migrator.findings.finding import Occurrence
 from migrator.model.image import EMPTY
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.log_observer import LogObservation, VoterLevels
+from state_machine.clusters.log_observer import NOT_KNOWN, LogObservation, VoterLevels
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.commands import Result
 from state_machine.policy.gates import Holder
@@ -474,6 +474,7 @@ class FakeLog:
         self.levels: dict[int, VoterLevels | str] = {}
         self.raised: list[int] = []
         self.refuses = ""
+        self.min_isr: Mapping[int, int] = NOT_KNOWN
 
     async def ask_to_lead(self, node: int, observed: LogObservation) -> None:
         """It does, at once."""
@@ -496,7 +497,8 @@ class FakeLog:
             for node, each in self.levels.items()
         }
 
-    async def look(self, now: float) -> LogObservation:
+    async def look(self, now: float, min_isr: Mapping[int, int] = NOT_KNOWN) -> LogObservation:
+        self.min_isr = min_isr
         return msgspec.structs.replace(self.observed, at=now)
 
     def close(self) -> None:
@@ -510,7 +512,9 @@ class FakePartitions:
         self.problem = ""
         self.closed = False
 
-    def joined(self, log: LogObservation, live: tuple[int, ...], now: float) -> LogObservation:
+    def joined(
+        self, log: LogObservation, live: tuple[int, ...], now: float, min_isr: Mapping[int, int] = NOT_KNOWN
+    ) -> LogObservation:
         return msgspec.structs.replace(log, problem=self.problem or log.problem)
 
     async def close(self) -> None:

@@ -172,6 +172,15 @@ def test_partition_n_is_led_by_the_nth_broker_and_secrets_come_from_their_refere
     assert (found["sasl.password"], found["security.protocol"]) == ("hunter2", "SASL_SSL")
 
 
+def test_replicas_of_the_canary_topic_are_in_as_many_racks_as_there_are() -> None:
+    """Ids that stand beside each other are in one rack: our own topic would keep that rack from going together."""
+    racks = dict(enumerate("aaabbbccc"))
+    placed = assignments(tuple(racks), racks)
+    assert [each[0] for each in placed] == [*racks]
+    assert all({racks[broker] for broker in each} == {"a", "b", "c"} for each in placed)
+    assert assignments((1, 2, 3), {1: "a", 2: "a", 3: "b"}) == [[1, 3, 2], [2, 3, 1], [3, 1, 2]]
+
+
 def test_evidence_of_a_migration_without_canary_has_none() -> None:
     known: Evidence = evidence()
     assert known.road is not None

@@ -317,8 +317,8 @@ def test_a_loss_that_only_ours_reports_needs_consent_before_the_brokers_go_back(
     look = world.log.look
     known: list[tuple[str, ...]] = [()]
 
-    async def with_loss(now: float) -> object:
-        return msgspec.structs.replace(await look(now), only_kraft=known[0])
+    async def with_loss(now: float, *given: Any) -> object:
+        return msgspec.structs.replace(await look(now, *given), only_kraft=known[0])
 
     world.log.look = with_loss  # type: ignore[method-assign, assignment]
 

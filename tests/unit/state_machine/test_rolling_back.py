@@ -307,8 +307,8 @@ def test_what_only_kraft_has_is_listed_and_needs_consent_to_exactly_that(world: 
         lost = ("configuration of client-metrics m1",)
         look = world.log.look
 
-        async def with_loss(now: float) -> object:
-            return msgspec.structs.replace(await look(now), only_kraft=lost)
+        async def with_loss(now: float, *given: Any) -> object:
+            return msgspec.structs.replace(await look(now, *given), only_kraft=lost)
 
         world.log.look = with_loss  # type: ignore[method-assign, assignment]
         await world.turn(2)

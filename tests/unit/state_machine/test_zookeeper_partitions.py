@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 import msgspec
 
@@ -21,7 +22,7 @@ class FakeReader:
         self.trouble: Exception | None = None
         self.reads = 0
 
-    def read(self) -> ZooKeeperFigures:
+    def read(self, min_isr: Mapping[int, int]) -> ZooKeeperFigures:
         self.reads += 1
         if self.trouble is not None:
             raise self.trouble
@@ -91,5 +92,5 @@ def test_the_broker_that_leads_all_under_replicated_partitions_is_told() -> None
     state(2, 2, [2])
     figures = TreeFigures("zk:2181")
     figures._session = ensemble.session()
-    found = figures.read()
+    found = figures.read({})
     assert (found.partitions, found.under_replicated, found.under_replicated_leader) == (3, 2, 2)

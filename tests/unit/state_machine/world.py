@@ -203,8 +203,8 @@ class World:
         """Acts on hosts and looks at files, which go on beside the rounds: in real time, unlike the clock of a test."""
         roller, road, soak, raises = self._beside
         begun: list[asyncio.Task[Any] | None] = [*raises._asking.values()]
-        begun += [None if work.running is None else work.running.task for work in roller._work.values()]
-        begun += [None if work.look is None else work.look.task for work in roller._work.values()]
+        begun += [each.task for work in roller._work.values() for each in work.running.values()]
+        begun += [each.task for work in roller._work.values() for each in work.looks.values()]
         begun += [None if work.replicas is None else work.replicas._task for work in roller._work.values()]
         begun += [task for work in road._work.values() for task in (work.files, work.restarts, work.backup)]
         begun += [work.snapshots for work in soak._work.values()]
