@@ -20,10 +20,10 @@ from api.rest.guard import OPEN, Guard
 from api.rest.parts import Parts, no_unknown_parameters
 from api.rest.problems import add_handlers, answer, openapi_with_problems, problem
 from migrator.findings.service import BODY_TOO_LARGE
+from migrator.http.addresses import BASE
 from migrator.http.bounded_body import BoundedBody
 from state_machine.settings import ServiceSettings
 
-BASE = "/api/v1"
 BODY_BYTES_MAX: Final = 1_048_576
 OPEN_BYTES_MAX: Final = 8_192
 """Without a token: a form with the token."""

@@ -34,6 +34,17 @@ from migrator.findings.service import (
     SERVICE_SILENT,
     VERSION_MOVED,
 )
+from migrator.http.addresses import (
+    AGREEMENT,
+    AUDIT,
+    AUDITS,
+    CHANGE_REPORT,
+    GATES,
+    MIGRATION,
+    MIGRATIONS,
+    REPORT,
+    STEPS,
+)
 from migrator.model.printable import printable
 from state_machine.access import token_for
 from state_machine.policy.phases import Phase
@@ -95,7 +106,7 @@ class Client:
     # --- commands ------------------------------------------------------------------------------------------
 
     def migrations(self) -> int:
-        found = self._get("/api/v1/migrations")
+        found = self._get(MIGRATIONS())
         return self._show(found, lambda: [migration_line(each) for each in found["items"]] or ["no migrations"])
 
     def status(self, migration: int | None) -> int:
@@ -105,7 +116,7 @@ class Client:
     def gates(self, migration: int | None) -> int:
         """4 when the step forward is closed."""
         number = self._number(migration)
-        found = self._get(f"/api/v1/migrations/{number}/gates")
+        found = self._get(GATES(number=number))
         self._show(found, lambda: [line for edge in found["items"] if _is_shown(edge) for line in gate_lines(edge)])
         forward = [edge for edge in found["items"] if edge["trigger"] == "advance"]
         return 0 if all(edge["holds"] for edge in forward) else REFUSED
@@ -118,7 +129,7 @@ class Client:
         0 done, 1 it ended elsewhere, 4 refused, 5 not done yet.
         """
         number = self._number(migration)
-        path = f"/api/v1/migrations/{number}/{word}" + ("?dry_run=true" if dry_run else "")
+        path = STEPS[word](number=number, **({"dry_run": "true"} if dry_run else {}))
         answer = self._request("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())})
         if dry_run:
             return self._show(answer, lambda: gate_lines(answer["edge"]))
@@ -138,7 +149,7 @@ class Client:
         given: the digest that was read, or 12 and more of its first digits.
         """
         number = self._number(migration)
-        found = self._get(f"/api/v1/migrations/{number}/agreement?to={to}")
+        found = self._get(AGREEMENT(number=number, to=to))
         if given is None:
             self._show(found, lambda: agreement_lines(number, found))
             return NOT_DONE_YET
@@ -148,50 +159,50 @@ class Client:
 
     def change(self, migration: int | None, fields: dict[str, Any]) -> int:
         """Another inventory, in part."""
-        view = self._request("PATCH", f"/api/v1/migrations/{self._number(migration)}", json=fields)
+        view = self._request("PATCH", MIGRATION(number=self._number(migration)), json=fields)
         return self._show(view, lambda: status_lines(view))
 
     def delete(self, migration: int, who: str) -> int:
-        self._request("DELETE", f"/api/v1/migrations/{migration}", params={"who": who})
+        self._request("DELETE", MIGRATION(number=migration, who=who))
         return self._show({"removed": migration}, lambda: [f"migration {migration} is removed"])
 
     def audits(self, migration: int | None, *, ask: bool, engine: str | None, wait_s: float, who: str = "") -> int:
         """Show the audits; with `ask`, request one and wait for its end. 0 passed, 1 diverged or incomplete."""
         number = self._number(migration)
         if not ask:
-            found = self._get(f"/api/v1/migrations/{number}/audits")
+            found = self._get(AUDITS(number=number))
             return self._show(found, lambda: [line for each in found["items"] for line in audit_lines(each)])
         body = {key: value for key, value in {"engine": engine, "who": who}.items() if value}
-        audit = self._request("POST", f"/api/v1/migrations/{number}/audits", json=body)
+        audit = self._request("POST", AUDITS(number=number), json=body)
         deadline = time.monotonic() + wait_s
         while audit["state"] in ("asked", "running") and time.monotonic() < deadline:
             time.sleep(SETTLE_POLL_S)
-            audit = self._get(f"/api/v1/audits/{audit['id']}")
+            audit = self._get(AUDIT(number=audit["id"]))
         self._show(audit, lambda: audit_lines(audit))
         return 0 if audit["passed"] else TROUBLE
 
     def change_report(self, migration: int | None, page: Path | None) -> int:
         """Text or JSON on standard output; the same as a page in `page`."""
-        found = self._get(f"/api/v1/migrations/{self._number(migration)}/change-report")
+        found = self._get(CHANGE_REPORT(number=self._number(migration)))
         if page is not None:
             write_page(page, as_html(found))
             print(f"{page}: the page, for a browser or a printer", file=sys.stderr)
         return self._show(found, lambda: change_lines(found))
 
     def report(self, migration: int | None) -> int:
-        found = self._get(f"/api/v1/migrations/{self._number(migration)}/report")
+        found = self._get(REPORT(number=self._number(migration)))
         return self._show(found, lambda: report_lines(found))
 
     # --- the conversation ----------------------------------------------------------------------------------
 
     def _view(self, migration: int | None) -> dict[str, Any]:
-        return self._get(f"/api/v1/migrations/{self._number(migration)}")
+        return self._get(MIGRATION(number=self._number(migration)))
 
     def _number(self, migration: int | None) -> int:
         """The one that is meant: the number given, or the only one there is."""
         if migration is not None:
             return migration
-        items = self._get("/api/v1/migrations")["items"]
+        items = self._get(MIGRATIONS())["items"]
         if len(items) != 1:
             known = ", ".join(f"{each['id']} ({each['name']})" for each in items)
             several = f"single migration: choose one with --migration, {known}"
@@ -202,7 +213,7 @@ class Client:
         """The phase in which the step ended, or the one that it is in at the deadline; says what is waited for."""
         said = ""
         while True:
-            view = self._get(f"/api/v1/migrations/{number}")
+            view = self._get(MIGRATION(number=number))
             if view["phase"] not in MOVING or time.monotonic() >= deadline:
                 return str(view["phase"])
             said = _progress(f"{view['phase']}: {view['waiting']}", said)

@@ -47,6 +47,7 @@ from api.nodes import (
 )
 from api.remedies import remedies
 from migrator.findings.finding import Occurrence
+from migrator.http.addresses import DIFFERENCES, LINKED, MIGRATION
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Verdict
 from state_machine.audits.audit_rows import audits, left_off_of, result_of
@@ -158,14 +159,13 @@ def migration_line(row: Migration, trouble: Occurrence | None = None) -> Migrati
         since=row.since,
         version=row.version,
         waiting=row.waiting if trouble is None else f"waiting: {trouble.code} {trouble.text}",
-        link=f"/api/v1/migrations/{row.id}",
+        link=MIGRATION(number=row.id),
     )
 
 
 def links(migration_id: int) -> dict[str, str]:
-    base = f"/api/v1/migrations/{migration_id}"
-    names = ("gates", "brokers", "quorum", "findings", "events", "audits", "report", "change-report")
-    return {"self": base, "page": f"/migrations/{migration_id}", **{name: f"{base}/{name}" for name in names}}
+    found = {name: address(number=migration_id) for name, address in LINKED.items()}
+    return {**found, "page": f"/migrations/{migration_id}"}
 
 
 # --- gates and phases -------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def audit_view(run: AuditRun) -> AuditView:
             "rehearsal": run.rehearsal,
             "directory": run.directory,
             "problem": run.problem,
-            "differences": f"/api/v1/audits/{run.id}/differences",
+            "differences": DIFFERENCES(number=run.id),
             "left_off": left_off_of(run),
         }
     )

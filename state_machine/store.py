@@ -33,6 +33,7 @@ from migrator.findings.service import (
 )
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
+from migrator.http.addresses import OPERATION
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.clusters.inventory import ClusterInventory
@@ -829,5 +830,5 @@ def _make_way(session: Session, migration_id: int, order: NewOperation, at: floa
             operation.state, operation.ended_at = "cancelled", at
             operation.answer = f"{order.who} requested {order.word} {'again' if again else 'instead'}"
         else:
-            link = f"/api/v1/migrations/{migration_id}/operations/{operation.id}"
+            link = OPERATION(number=migration_id, operation=operation.id)
             raise OPERATION_PENDING.error(operation=PEOPLE[Trigger(operation.name)], who=operation.who, link=link)

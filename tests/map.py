@@ -1,6 +1,7 @@
-"""The map in docs/architecture.md, drawn from the imports: `python -m tests.map --save` renews it.
+"""The map in docs/architecture.md and the way in README.md: `python -m tests.map --save` draws both anew.
 
-In:   the source of every package. Out: a Mermaid chart of who imports whom, as few arrows as say the same.
+In:   the source of every package; the table of phases.
+Out:  a Mermaid chart of who imports whom, as few arrows as say the same; one of the phases, forward and back.
 Elsewhere: which arrows are allowed (tests/unit/test_arrows.py); that the page is fresh (tests/unit/test_map.py).
 """
 
@@ -9,12 +10,26 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from state_machine.policy.phases import (
+    BEFORE_TAKEOVER,
+    PEOPLE,
+    ROAD,
+    TRANSITIONS,
+    WINDOW,
+    Trigger,
+    next_edges,
+)
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "architecture.md"
+README: Final = ROOT / "README.md"
+WAY_BEGIN: Final = "<!-- the way: python -m tests.map --save -->"
+WAY_END: Final = "<!-- end of the way -->"
 BEGIN: Final = "<!-- the map: python -m tests.map --save -->"
 END: Final = "<!-- end of the map -->"
 TOP: Final = ("api", "state_machine", "migrator")
@@ -100,19 +115,46 @@ def the_map() -> str:
     return "\n".join(lines)
 
 
+def the_way() -> str:
+    """Phases that one order leads through are one box. Dotted: where `abort` and `rollback` lead back to."""
+    boxes = [BEFORE_TAKEOVER, WINDOW, *((phase,) for phase in ROAD if phase not in (*BEFORE_TAKEOVER, *WINDOW))]
+    arrows = [f'    {box[0]}["{"<br>".join(box)}"]' for box in boxes]
+    arrows.append('    zookeeper(["ZooKeeper mode, as before"])')
+    for box, following in pairwise(boxes):
+        orders = [trigger for trigger, edge in next_edges(box[-1]).items() if edge.to is following[0]]
+        by_person = next((PEOPLE[each] for each in orders if each in PEOPLE), "")
+        arrows.append(f"    {box[0]} {f'-- {by_person} -->' if by_person else '-->'} {following[0]}")
+    for box in boxes:
+        back = [
+            each for each in (Trigger.ABORT, Trigger.ROLL_BACK) if any((phase, each) in TRANSITIONS for phase in box)
+        ]
+        if back:
+            given_up = TRANSITIONS[box[0], Trigger.ABORT].to if back == [Trigger.ABORT] else "zookeeper"
+            arrows.append(f"    {box[0]} -. {' or '.join(PEOPLE[each] for each in back)} .-> {given_up}")
+    return "\n".join([WAY_BEGIN, "", "```mermaid", "flowchart LR", *arrows, "```", "", WAY_END])
+
+
 def renewed(page: str) -> str:
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + the_map() + after
+    return _between(_between(page, BEGIN, END, the_map), WAY_BEGIN, WAY_END, the_way)
+
+
+def _between(page: str, begin: str, end: str, drawn: Callable[[], str]) -> str:
+    """The page with what stands between two marks drawn anew, if it has them."""
+    if begin not in page:
+        return page
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + drawn() + after
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.map", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--save", action="store_true", help="write it into docs/architecture.md")
+    parser.add_argument("--save", action="store_true", help="write both into their pages")
     if parser.parse_args(arguments).save:
-        PAGE.write_text(renewed(PAGE.read_text()))
+        for page in (PAGE, README):
+            page.write_text(renewed(page.read_text()))
     else:
-        print(the_map())
+        print(the_map(), the_way(), sep="\n")
     return 0
 
 

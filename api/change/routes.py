@@ -13,21 +13,22 @@ from api.change.views import as_html, as_json, style_hash
 from api.rest.guard import HEADERS, POLICY
 from api.rest.parts import Number, Parts, ServiceParts
 from api.rest.problems import described
+from migrator.http.addresses import CHANGE_PAGE, CHANGE_REPORT
 from state_machine.change.document import ChangeReport
 from state_machine.change.facts import read_facts
 from state_machine.change.report import change_report
 from state_machine.store import understood
 
-router = APIRouter(prefix="/migrations", tags=["migrations"])
+router = APIRouter(tags=["migrations"])
 
 
-@router.get("/{number}/change-report", responses=described(404, 422))
+@router.get(CHANGE_REPORT.template, responses=described(404, 422))
 def get_change_report(parts: ServiceParts, number: Number) -> ChangeReport:
     """The report for a change board: plan, durations, risks, way back; what was done, and what was not verified."""
     return _report(parts, number)
 
 
-@router.get("/{number}/change-report.html", response_class=HTMLResponse, responses=described(404, 422))
+@router.get(CHANGE_PAGE.template, response_class=HTMLResponse, responses=described(404, 422))
 def get_change_page(parts: ServiceParts, number: Number) -> HTMLResponse:
     """The same as one page that can be printed and kept: it needs nothing from elsewhere."""
     policy = HEADERS[POLICY].replace("style-src 'self'", f"style-src '{style_hash()}'")

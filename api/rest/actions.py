@@ -19,6 +19,7 @@ from api.rest.parts import DryRunFlag, Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
+from migrator.http.addresses import EVENTS, OPERATION, STEPS
 from state_machine.evidence import asked_by, evidence
 from state_machine.operations import approvable, may_consent, may_send_back
 from state_machine.policy.phases import (
@@ -38,7 +39,7 @@ from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
 from state_machine.transition import GateClosed, ask_gate
 
-router = APIRouter(prefix="/migrations/{number}", tags=["steps"])
+router = APIRouter(tags=["steps"])
 
 ACCEPTED: Final[dict[str, Any]] = {"status_code": 202, "responses": described(400, 403, 404, 409, 422)}
 OR_DRY: Final[dict[str, Any]] = {
@@ -51,7 +52,7 @@ OR_DRY: Final[dict[str, Any]] = {
 }
 
 
-@router.post("/advance", **OR_DRY)
+@router.post(STEPS["advance"].template, **OR_DRY)
 def advance(
     parts: ServiceParts,
     number: Number,
@@ -64,7 +65,7 @@ def advance(
     return _step(parts, number, Trigger.ADVANCE, body, response, key, dry_run)
 
 
-@router.post("/abort", **OR_DRY)
+@router.post(STEPS["abort"].template, **OR_DRY)
 def abort(
     parts: ServiceParts,
     number: Number,
@@ -79,7 +80,7 @@ def abort(
     return _step(parts, number, Trigger.ABORT, body, response, key, dry_run)
 
 
-@router.post("/rollback", **OR_DRY)
+@router.post(STEPS["rollback"].template, **OR_DRY)
 def rollback(
     parts: ServiceParts,
     number: Number,
@@ -94,7 +95,7 @@ def rollback(
     return _step(parts, number, Trigger.ROLL_BACK, body, response, key, dry_run)
 
 
-@router.post("/finalize-version", **OR_DRY)
+@router.post(STEPS["finalize-version"].template, **OR_DRY)
 def finalize_version(
     parts: ServiceParts,
     number: Number,
@@ -110,7 +111,7 @@ def finalize_version(
     return _step(parts, number, Trigger.RAISE_VERSION, body, response, key, dry_run)
 
 
-@router.post("/pause", **ACCEPTED)
+@router.post(STEPS["pause"].template, **ACCEPTED)
 def pause(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Begin no step forward until somebody resumes; an asked takeover that has not begun is taken back.
 
@@ -119,13 +120,13 @@ def pause(parts: ServiceParts, number: Number, body: ActionIn, response: Respons
     return _accepted(parts, response, record(parts, number, order(PAUSE, body, key)))
 
 
-@router.post("/resume", **ACCEPTED)
+@router.post(STEPS["resume"].template, **ACCEPTED)
 def resume(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Allow steps forward again, and starts of controllers that would not stay."""
     return _accepted(parts, response, record(parts, number, order(RESUME, body, key)))
 
 
-@router.post("/approve", **ACCEPTED)
+@router.post(STEPS["approve"].template, **ACCEPTED)
 def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Agree to FINALIZING, or with `to: COMPLETED` to the raise of metadata.version, as plan and evidence are now.
 
@@ -155,7 +156,7 @@ def _require_approvable(snapshot: Snapshot, parts: Parts, to: Phase) -> None:
         raise GateClosed("approve", verdict)
 
 
-@router.post("/back", **ACCEPTED)
+@router.post(STEPS["back"].template, **ACCEPTED)
 def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Return the failed broker of ROLLING_BROKERS, alone, to its previous file: stopped, written, started in ZooKeeper
     mode. Nothing is removed. The rolling restart stands until somebody resumes. In ROLLING_BACK: a failed controller
@@ -223,7 +224,7 @@ def _step(
 
 
 def _accepted(parts: Parts, response: Response, operation: Operation) -> Accepted:
-    base = f"/api/v1/migrations/{operation.migration_id}"
-    link = f"{base}/operations/{operation.id}"
+    number = operation.migration_id
+    link = OPERATION(number=number, operation=operation.id)
     response.headers["Location"] = link
-    return Accepted(operation=operation_view(operation), link=link, event=f"{base}/events?trigger={operation.id}")
+    return Accepted(operation=operation_view(operation), link=link, event=EVENTS(number=number, trigger=operation.id))

@@ -13,12 +13,13 @@ from api.models import AuditIn, AuditView, DifferenceView, Page
 from api.rest.parts import Cursor, Key, Limit, Number, ServiceParts
 from api.rest.problems import described
 from api.views import audit_view
+from migrator.http.addresses import AUDIT, AUDITS, DIFFERENCES
 from state_machine.audits import audit_rows
 
 router = APIRouter(tags=["audits"])
 
 
-@router.post("/migrations/{number}/audits", status_code=202, responses=described(400, 403, 404, 409, 422))
+@router.post(AUDITS.template, status_code=202, responses=described(400, 403, 404, 409, 422))
 def ask_audit(parts: ServiceParts, number: Number, body: AuditIn, response: Response, key: Key = None) -> AuditView:
     """Compare ZooKeeper with the active controller's log. Ask the audit's address for the result."""
     engine = body.engine or parts.store.snapshot(number).inventory.audit_engine
@@ -27,23 +28,23 @@ def ask_audit(parts: ServiceParts, number: Number, body: AuditIn, response: Resp
     )
     if new:
         parts.wake()
-    response.headers["Location"] = f"/api/v1/audits/{run.id}"
+    response.headers["Location"] = AUDIT(number=run.id)
     return audit_view(run)
 
 
-@router.get("/migrations/{number}/audits", responses=described(404, 422))
+@router.get(AUDITS.template, responses=described(404, 422))
 def list_audits(parts: ServiceParts, number: Number, limit: Limit = 50) -> Page[AuditView]:
     """Newest first."""
     return Page(items=[audit_view(run) for run in audit_rows.audits(parts.store, number, limit=limit)])
 
 
-@router.get("/audits/{number}", responses=described(404, 422))
+@router.get(AUDIT.template, responses=described(404, 422))
 def get_audit(parts: ServiceParts, number: Number) -> AuditView:
     """One audit with its counts per family."""
     return audit_view(audit_rows.audit(parts.store, number))
 
 
-@router.get("/audits/{number}/differences", responses=described(404, 422))
+@router.get(DIFFERENCES.template, responses=described(404, 422))
 def get_differences(
     parts: ServiceParts, number: Number, cursor: Cursor = 0, limit: Limit = 100
 ) -> Page[DifferenceView]:
@@ -63,5 +64,5 @@ def get_differences(
         for each in found[:limit]
     ]
     rest = found[limit:]
-    more = f"/api/v1/audits/{number}/differences?cursor={rest[0].number}&limit={limit}" if rest else None
+    more = DIFFERENCES(number=number, cursor=rest[0].number, limit=limit) if rest else None
     return Page(items=items, next=more)

@@ -42,6 +42,18 @@ from api.views import (
 )
 from migrator.findings.finding import FindingError
 from migrator.findings.service import ADDRESS_NOT_DECLARED
+from migrator.http.addresses import (
+    AGREEMENT,
+    BROKERS,
+    EVENTS,
+    FINDINGS,
+    GATES,
+    MIGRATION,
+    MIGRATIONS,
+    OPERATION,
+    QUORUM,
+    REPORT,
+)
 from state_machine import removal
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
@@ -55,10 +67,10 @@ Who = Annotated[
     str,
     Query(min_length=1, max_length=100, pattern=SHOWN, description="who requests it; kept in the history"),
 ]
-router = APIRouter(prefix="/migrations", tags=["migrations"])
+router = APIRouter(tags=["migrations"])
 
 
-@router.post("", status_code=201, responses=described(400, 403, 409, 422))
+@router.post(MIGRATIONS.template, status_code=201, responses=described(400, 403, 409, 422))
 def create_migration(
     parts: ServiceParts, inventory: InventoryIn, response: Response, key: Key = None, who: Who = UNNAMED
 ) -> MigrationView:
@@ -70,7 +82,7 @@ def create_migration(
     parts.reach(wanted.zookeeper)
     row, _ = parts.store.create(wanted, who=who, at=parts.clock(), key=key)
     parts.wake()
-    response.headers["Location"] = f"/api/v1/migrations/{row.id}"
+    response.headers["Location"] = MIGRATION(number=row.id)
     return migration_view(parts.store, row.id, parts.clock())
 
 
@@ -83,13 +95,13 @@ def refuse_outside(parts: Parts, inventory: ClusterInventory) -> None:
         raise ADDRESS_NOT_DECLARED.error(node=undeclared[0], reason=undeclared[1])
 
 
-@router.get("", responses=described(422))
+@router.get(MIGRATIONS.template, responses=described(422))
 def list_migrations(parts: ServiceParts) -> Page[MigrationLine]:
     """Every migration, oldest first."""
     return Page(items=[migration_line(row, parts.troubles.get(row.id)) for row in parts.store.migrations()])
 
 
-@router.patch("/{number}", responses=described(400, 403, 404, 409, 422))
+@router.patch(MIGRATION.template, responses=described(400, 403, 404, 409, 422))
 def change_migration(parts: ServiceParts, number: Number, body: ChangeIn) -> MigrationView:
     """Give a migration another inventory, as long as it started nothing."""
     given = body.model_dump(exclude_none=True)
@@ -117,27 +129,27 @@ def change_migration(parts: ServiceParts, number: Number, body: ChangeIn) -> Mig
     return migration_view(parts.store, number, parts.clock())
 
 
-@router.delete("/{number}", status_code=204, responses=described(403, 404, 409, 422))
+@router.delete(MIGRATION.template, status_code=204, responses=described(403, 404, 409, 422))
 def remove_migration(parts: ServiceParts, number: Number, who: Who = UNNAMED) -> None:
     """Remove a migration that holds no claim and runs no controller. Its rows stay, its name is free again."""
     parts.alone_with(number, lambda: removal.remove(parts.store, number, who=who, at=parts.clock()))
     parts.wake()
 
 
-@router.get("/{number}", responses=described(404, 422))
+@router.get(MIGRATION.template, responses=described(404, 422))
 def get_migration(parts: ServiceParts, number: Number) -> MigrationView:
     """Everything about one migration, as its page shows it."""
     return migration_view(parts.store, number, parts.clock())
 
 
-@router.get("/{number}/gates", responses=described(404, 422))
+@router.get(GATES.template, responses=described(404, 422))
 def get_gates(parts: ServiceParts, number: Number) -> Page[EdgeView]:
     """Every step from here with each of its checks. No side effect."""
     snapshot = parts.store.snapshot(number)
     return Page(items=gates_view(snapshot, evidence(snapshot, parts.clock())))
 
 
-@router.get("/{number}/agreement", responses=described(404, 409, 422))
+@router.get(AGREEMENT.template, responses=described(404, 409, 422))
 def get_agreement(
     parts: ServiceParts,
     number: Number,
@@ -153,19 +165,19 @@ def get_agreement(
     return AgreementView(to=found.to, digest=found.digest, says=list(found.says), document=dict(found.document))
 
 
-@router.get("/{number}/brokers", responses=described(404, 422))
+@router.get(BROKERS.template, responses=described(404, 422))
 def get_brokers(parts: ServiceParts, number: Number) -> Page[BrokerView]:
     """Readiness of every broker, as the active controller saw it last."""
     return Page(items=broker_views(parts.store, parts.store.snapshot(number), parts.clock()))
 
 
-@router.get("/{number}/quorum", responses=described(404, 422))
+@router.get(QUORUM.template, responses=described(404, 422))
 def get_quorum(parts: ServiceParts, number: Number) -> Page[ControllerView]:
     """Our controllers, as they last answered."""
     return Page(items=controller_views(parts.store.snapshot(number), parts.clock()))
 
 
-@router.get("/{number}/findings", responses=described(404, 422))
+@router.get(FINDINGS.template, responses=described(404, 422))
 def get_findings(
     parts: ServiceParts,
     number: Number,
@@ -178,7 +190,7 @@ def get_findings(
     return Page(items=[finding_view(row) for row in rows])
 
 
-@router.get("/{number}/events", responses=described(404, 422))
+@router.get(EVENTS.template, responses=described(404, 422))
 def get_events(
     parts: ServiceParts,
     number: Number,
@@ -190,13 +202,13 @@ def get_events(
     return Page(items=[event_view(row) for row in parts.store.events(number, operation_id=trigger)])
 
 
-@router.get("/{number}/operations/{operation}", responses=described(404, 422))
+@router.get(OPERATION.template, responses=described(404, 422))
 def get_signal(parts: ServiceParts, number: Number, operation: Number) -> OperationView:
     """One operation, and what became of it."""
     return operation_view(parts.store.operation(number, operation))
 
 
-@router.get("/{number}/report", responses=described(404, 422))
+@router.get(REPORT.template, responses=described(404, 422))
 def get_report(parts: ServiceParts, number: Number) -> Report:
     """Phases with their times, the window, audits, and what was not verified."""
     return report(parts.store, number, parts.clock())

@@ -1,1 +1,1 @@
-"""Limits of an HTTP port that hold before anybody has shown a token."""
+"""HTTP alone: the addresses of the service, and limits of a port that hold before anybody shows a token."""

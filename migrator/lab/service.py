@@ -20,6 +20,7 @@ import httpx
 from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import TOOL_FAILED
 from migrator.findings.service import GATE_CLOSED
+from migrator.http.addresses import AGREEMENT, AUDIT, AUDITS, BASE, MIGRATION, MIGRATIONS, STEPS
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import IN_THE_LABORATORY, PROGRAM, OurController
 from migrator.lab.servers.laboratory import Laboratory
@@ -36,6 +37,11 @@ INSPECTION_DEADLINE_S: Final = 960.0
 """Longer than the service itself lets a command run; on a busy machine an audit takes minutes."""
 
 OnRow = Callable[[Mapping[str, Any]], None]
+
+
+def _whole(path: str) -> str:
+    """An address, also as it stands below the base of all."""
+    return path if path.startswith(f"{BASE}/") else BASE + path
 
 
 def nothing(row: Mapping[str, Any]) -> None:
@@ -100,14 +106,14 @@ class LabService:
     # --- REST ----------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> dict[str, Any]:
-        return self._document(self._http.get(f"{self.url}/api/v1{path}"))
+        return self._document(self._http.get(f"{self.url}{_whole(path)}"))
 
     def page_of(self, path: str) -> str:
         """A page below the API, as HTML."""
-        return self._http.get(f"{self.url}/api/v1{path}").raise_for_status().text
+        return self._http.get(f"{self.url}{_whole(path)}").raise_for_status().text
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return self._document(self._http.post(f"{self.url}/api/v1{path}", json=dict(body)))
+        return self._document(self._http.post(f"{self.url}{_whole(path)}", json=dict(body)))
 
     def create(self, name: str, cluster: LabCluster, controllers: Iterable[OurController]) -> int:
         """A migration of this cluster by these controllers, formatted and not started. Returns its number."""
@@ -118,7 +124,7 @@ class LabService:
             "controllers": [self.entry_of(each) for each in controllers],
             "brokers": [{"id": broker.broker_id, "host": broker.address} for broker in cluster.brokers],
         }
-        return int(self.post("/migrations", inventory)["id"])
+        return int(self.post(MIGRATIONS(), inventory)["id"])
 
     def entry_of(self, controller: OurController) -> dict[str, str | int]:
         """What its inventory says of one controller."""
@@ -130,7 +136,7 @@ class LabService:
 
     def view(self, migration: int) -> dict[str, Any]:
         """Everything about it; rows of its history that were not seen yet go to `on_row`."""
-        view = self.get(f"/migrations/{migration}")
+        view = self.get(MIGRATION(number=migration))
         for each in view["quorum"]:
             if each["pid"] is not None:
                 self.laboratory.processes.adopt(each["pid"])
@@ -149,8 +155,8 @@ class LabService:
         """
         body = {"to": to, "reason": reason, "who": who}
         if word == "approve":  # as somebody does who reads it first
-            body["digest"] = self.get(f"/migrations/{migration}/agreement?to={to}")["digest"]
-        return self.post(f"/migrations/{migration}/{word}", {k: v for k, v in body.items() if v})
+            body["digest"] = self.get(AGREEMENT(number=migration, to=to))["digest"]
+        return self.post(STEPS[word](number=migration), {k: v for k, v in body.items() if v})
 
     def ask(self, migration: int, word: str, to: str, reason: str) -> bool:
         """As `operation`; False where its gate is closed at this moment (`was_closed` tells where it closes later)."""
@@ -210,12 +216,12 @@ class LabService:
 
     def audit(self, migration: int, engine: str, deadline_s: float = INSPECTION_DEADLINE_S) -> dict[str, Any]:
         """Ask for an audit and wait for its end."""
-        asked = self.post(f"/migrations/{migration}/audits", {"engine": engine, "who": "laboratory"})
+        asked = self.post(AUDITS(number=migration), {"engine": engine, "who": "laboratory"})
         latest = [asked]
 
         def why_not() -> str | None:
             self.view(migration)
-            latest[:] = [self.get(f"/audits/{asked['id']}")]
+            latest[:] = [self.get(AUDIT(number=asked["id"]))]
             state = latest[0]["state"]
             return f"audit {asked['id']} by {engine} is {state}" if state in ("asked", "running") else None
 
@@ -244,7 +250,7 @@ class LabService:
     def _why_silent(self) -> str | None:
         try:
             self._http.headers["authorization"] = f"Bearer {self.token_file.read_text().strip()}"
-            self.get("/migrations")
+            self.get(MIGRATIONS())
         except (httpx.HTTPError, ValueError, OSError) as error:
             return f"no answer ({type(error).__name__})"
         return None

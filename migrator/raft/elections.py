@@ -149,7 +149,7 @@ def _would_grant(q: QuorumState, ask: VoteReceived) -> bool:
 
 def on_vote_answered(q: QuorumState, answer: VoteAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
-    if peer is None or is_persistent(q, peer, answer, now_ms):
+    if peer is None or apply_common_fields(q, peer, answer, now_ms):
         return
     if isinstance(q.role, Prospective):
         _count_pre_vote(q, q.role, peer, answer, now_ms)
@@ -278,7 +278,7 @@ def _answer_claim(q: QuorumState, request: int, error: Error) -> None:
 
 def on_leader_claim_answered(q: QuorumState, answer: LeaderClaimAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
-    if peer is None or is_persistent(q, peer, answer, now_ms):
+    if peer is None or apply_common_fields(q, peer, answer, now_ms):
         return
     if answer.error is not Error.NONE:
         q.requests.pause(peer, now_ms)
@@ -293,8 +293,8 @@ def on_leader_claim_answered(q: QuorumState, answer: LeaderClaimAnswered, now_ms
 Answered = VoteAnswered | LeaderClaimAnswered | FetchAnswered | FetchSnapshotAnswered
 
 
-def is_persistent(q: QuorumState, peer: int, answer: Answered, now_ms: int) -> bool:
-    """What an answer says of epoch and leader; True when the rest of it is not to be read.
+def apply_common_fields(q: QuorumState, peer: int, answer: Answered, now_ms: int) -> bool:
+    """Apply epoch and leader of an answer. Returns True when the caller must ignore the rest of it.
 
     Source: `KafkaRaftClient.maybeHandleCommonResponse`. An answer that settled nothing is followed by a pause, where
     stock would ask again at once.

@@ -23,7 +23,7 @@ from migrator.raft.effects import (
     Truncate,
     WriteSnapshotPart,
 )
-from migrator.raft.elections import is_persistent, stand
+from migrator.raft.elections import apply_common_fields, stand
 from migrator.raft.epochs import EpochEnd
 from migrator.raft.quorum import QuorumState
 from migrator.raft.roles import Download, Follower
@@ -80,7 +80,7 @@ def _send_fetch(q: QuorumState, voter: int, now_ms: int) -> None:
 
 def on_fetch_answered(q: QuorumState, answer: FetchAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
-    if peer is None or is_persistent(q, peer, answer, now_ms):
+    if peer is None or apply_common_fields(q, peer, answer, now_ms):
         return
     role = q.role
     if answer.error is not Error.NONE or not isinstance(role, Follower) or role.leader != peer:
@@ -151,7 +151,7 @@ def begin_download(q: QuorumState, role: Follower, snapshot: SnapshotId) -> bool
 
 def on_fetch_snapshot_answered(q: QuorumState, answer: FetchSnapshotAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
-    if peer is None or is_persistent(q, peer, answer, now_ms):
+    if peer is None or apply_common_fields(q, peer, answer, now_ms):
         return
     role = q.role
     if not isinstance(role, Follower) or role.leader != peer or role.download is None:

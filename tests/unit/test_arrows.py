@@ -48,9 +48,9 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "commands findings",
         "audit": "model wire zk.znodes zk.session findings",
         "fleet": "model wire commands findings",
-        "lab": "findings",
+        "lab": "findings http",
         "state_machine": "control_api model findings wire raft controller driver zk.znodes zk.session node audit fleet "
-        "tls",
+        "http tls",
         "api": "state_machine control_api model http findings",
     }.items()
 }

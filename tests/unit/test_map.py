@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from tests.map import PAGE, reduced, renewed
+from tests.map import PAGE, README, reduced, renewed
 
 
 def test_the_map_in_the_architecture_page_is_what_the_imports_draw() -> None:
     page = PAGE.read_text()
     assert renewed(page) == page, "the map is old: python -m tests.map --save"
+
+
+def test_the_way_in_the_readme_is_what_the_table_of_phases_draws() -> None:
+    page = README.read_text()
+    assert renewed(page) == page, "the way is old: python -m tests.map --save"
+    assert "FINALIZING -. abort .-> SOAK" in page
+    assert "SOAK -. rollback .-> zookeeper" in page
+    assert "COMPLETED -." not in page
 
 
 def test_an_arrow_that_follows_from_others_is_left_out() -> None:

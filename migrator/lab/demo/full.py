@@ -17,6 +17,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.findings.laboratory import DEMO_STOPPED
+from migrator.http.addresses import CHANGE_PAGE, CHANGE_REPORT
+from migrator.http.addresses import REPORT as REPORT_ADDRESS
 from migrator.lab.classes import prepared
 from migrator.lab.demo.full_report import FullReport, NodeRestart, RolledBack, Stage, full_problems
 from migrator.lab.demo.pace import WakeUps
@@ -291,8 +293,8 @@ class FullDemo(Demo):
 
     def _keep_change_report(self) -> dict[str, Any]:
         """As the change board would get it in this phase, page and JSON, beside the report of the demo."""
-        address = f"/migrations/{self.migration}/change-report"
-        document, page = self.service.get(address), self.service.page_of(f"{address}.html")
+        document = self.service.get(CHANGE_REPORT(number=self.migration))
+        page = self.service.page_of(CHANGE_PAGE(number=self.migration))
         directory = self.options.directory / CHANGE_REPORTS
         directory.mkdir(exist_ok=True)
         file = directory / f"{document['name']}-{document['phase']}"
@@ -308,7 +310,7 @@ class FullDemo(Demo):
         self.traffic.stop()
         self.progress.say("traffic", f"stopped, everything answered  {self._counters()}")
         reader = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
-        told = self.service.get(f"/migrations/{self.migration}/report")
+        told = self.service.get(REPORT_ADDRESS(number=self.migration))
         self._keep_change_report()
         road = view["road"]
         report = FullReport(

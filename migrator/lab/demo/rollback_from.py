@@ -13,6 +13,7 @@ import time
 from typing import Any, Final
 
 from migrator.findings.laboratory import DEMO_STOPPED
+from migrator.http.addresses import REPORT
 from migrator.lab.demo.full import NOT_APPROVED, ROLL_DEADLINE_S, FullDemo, tell_full
 from migrator.lab.demo.full_report import FullReport, NodeRestart, RolledBack
 from migrator.lab.demo.pace import WakeUps
@@ -126,7 +127,7 @@ class RollbackFromDemo(FullDemo):
         reader = prove(self.cluster, self.traffic.ledger, name="reader-after-rollback")
         verdict = "all correct" if not reader.bad else f"wrong: {reader.bad}"
         self.progress.say("outside reader", f"after the rollback: {verdict}")
-        report = self.service.get(f"/migrations/{self.migration}/report")
+        report = self.service.get(REPORT(number=self.migration))
         journal = self._keep_change_report()
         self.rolled_back = RolledBack(
             point=self.point,

@@ -25,6 +25,8 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, DEMO_STOPPED
+from migrator.http.addresses import REPORT as REPORT_ADDRESS
+from migrator.http.addresses import STEPS
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import LabCluster
 from migrator.lab.demo.changes import RECREATED_MARK, DemoChange, DemoChanges
@@ -375,7 +377,7 @@ class Demo:
 
     def _tell_how(self, word: str, to: str) -> None:
         url, number = self.service.url, self.migration
-        step = f"{url}/api/v1/migrations/{number}/{word}"
+        step = url + STEPS[word](number=number)
         token = self.service.token_file
         body = json.dumps({"to": to, "who": "me"})
         self.progress.plain(
@@ -482,7 +484,7 @@ class Demo:
         return ""
 
     def _window(self) -> TakeoverFigures:
-        report = self.service.get(f"/migrations/{self.migration}/report")
+        report = self.service.get(REPORT_ADDRESS(number=self.migration))
         start, end = self._entered("TAKEOVER"), self._entered("DUAL_WRITE")
         figures = figures_between(list(read_ledger(self.traffic.ledger)), int(start * 1e6), int(end * 1e6))
         known = reigns(read_observations(self.observations))
@@ -520,7 +522,7 @@ class Demo:
 
     def _report(self, rollback: Rollback, reader: ReaderReport, last_audit: dict[str, Any]) -> DemoReport:
         options = self.options
-        told = self.service.get(f"/migrations/{self.migration}/report")
+        told = self.service.get(REPORT_ADDRESS(number=self.migration))
         window = self._window()
         pace, stretches = measure(list(read_ledger(self.traffic.ledger)), self.wake_ups, self._moments())
         dual_write = told["migration"]["dual_write"] or {}

@@ -562,7 +562,7 @@ class ActiveController:
 
     async def begin(self, ordered: Iterable[OrderedMove]) -> int:
         """Move replicas as ordered through ZooKeeper; returns how many partitions, when that is committed."""
-        return await self._append_and_persist(lambda situation: begin_ordered(situation, ordered))
+        return await self._append_and_commit(lambda situation: begin_ordered(situation, ordered))
 
     async def mark(self, mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None:
         """Write a mark for every voter of ours; returns when it is committed. An empty text takes it back.
@@ -573,9 +573,9 @@ class ActiveController:
         def order(situation: Situation) -> list[Record]:
             return [(NoOpRecord(mark=mark, mark_text=text), 0)] if is_due(situation.image) else []
 
-        await self._append_and_persist(order)
+        await self._append_and_commit(order)
 
-    async def _append_and_persist(self, order: Callable[[Situation], list[Record]]) -> int:
+    async def _append_and_commit(self, order: Callable[[Situation], list[Record]]) -> int:
         """Append what is ordered, and wait for its commit; how many records that were."""
         await self._until_resumed()
         if self.epoch is None:

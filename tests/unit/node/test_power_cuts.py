@@ -213,7 +213,7 @@ class Life:
         for offset in (15, 16, 17, 18):
             node.follow(a_batch(offset, epoch), committed=offset + 1)
             await node.flushed()
-            await self._comes_about(lambda end=offset: is_persistent(node, end + 1))  # type: ignore[misc]
+            await self._comes_about(lambda end=offset: has_settled(node, end + 1))  # type: ignore[misc]
             assert not node.fatal
         assert node.store.start > 13
 
@@ -240,7 +240,7 @@ class Life:
         await node.flushed()
 
 
-def is_persistent(node: VoterOnDisk, end: int) -> bool:
+def has_settled(node: VoterOnDisk, end: int) -> bool:
     """What is committed is applied, and no snapshot is being written or waits to be counted."""
     applied = node.controller._log.end >= end and not node.raft.voter.snapshot_ordered
     return bool(node.fatal) or (applied and all(each.get_name() != "snapshot" for each in node.raft._chores))
