@@ -1,6 +1,7 @@
 """Runs of the estate from the command line.
 
     python -m tests.estate [--seeds 60] [--first 0] [--minutes 15] [--trace]
+    python -m tests.estate --dead all|NAME [--trace]
 
 Each seed is a story and its faults; the same seed is the same run. Exit codes: 0 all well, 1 something was violated,
 3 this machine cannot have an estate.
@@ -15,11 +16,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
 
 from migrator.model.prepared_types import prepare_types
+from tests.estate.dead import DEATHS, outlive
 from tests.estate.faults import Plan, plan_of, with_cut_writes
 from tests.estate.namespaces import go_inside, is_inside, settle_in, why_not
 from tests.estate.run import run
@@ -36,6 +39,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15.0, help="no further run begins after so long")
     parser.add_argument("--trace", action="store_true", help="print every call")
     parser.add_argument("--plant", choices=[UNPROVEN], default="", help="a fault of ours that the bench has to find")
+    parser.add_argument("--dead", choices=["all", *DEATHS], default="", help="a host is dead from then on, in no seed")
     parser.add_argument("--log", action="store_true", help="print what the service logs")
     options = parser.parse_args()
     if not is_inside():
@@ -56,6 +60,8 @@ def main() -> int:
     began = time.monotonic()
     world.build()
     print(f"six hosts in {time.monotonic() - began:.1f} s", flush=True)
+    if options.dead:
+        return _outlive(world, list(DEATHS) if options.dead == "all" else [options.dead], options.minutes * 60)
     return _run(world, range(options.first, options.first + options.seeds), options.minutes * 60)
 
 
@@ -77,6 +83,19 @@ def _run(world: EstateWorld, seeds: range, limit_s: float) -> int:
     seconds = time.monotonic() - began
     print(f"{done} runs in {seconds:.0f} s: {dict(ends)}; violated: {len(violated)} {violated}")
     print(f"faults that happened: {dict(sorted(effects.items()))}")
+    return 1 if violated else 0
+
+
+def _outlive(world: EstateWorld, names: Sequence[str], limit_s: float) -> int:
+    began, violated = time.monotonic(), []
+    for done, name in enumerate(names):
+        if time.monotonic() - began > limit_s:
+            print(f"{len(names) - done} were not begun: {', '.join(names[done:])}")
+            break
+        result = outlive(world, name)
+        violated += [name] if result.violations else []
+        print(f"{name}: {result}", flush=True)
+    print(f"violated: {len(violated)} {violated}")
     return 1 if violated else 0
 
 

@@ -13,11 +13,13 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from migrator.findings.road import LOSS_NOT_ACCEPTED
+from migrator.findings.road import LOSS_NOT_ACCEPTED, NODE_NOT_AS_JOURNAL
 from migrator.fleet.roll import RollStep
+from state_machine.observations import findings
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.tables import Operation
@@ -105,7 +107,7 @@ class Operator:
             self.world.calls.mend(0.0, everything=True)
             goes_back = "`zk2kraft back` returns" in waiting and self.chance.random() < 0.3
             await self._press("BACK" if goes_back else "RESUME")
-        elif "runs with its previous file" in waiting and self.world.phase is not Phase.ROLLED_BACK:
+        elif "runs with its previous file" in waiting or NODE_NOT_AS_JOURNAL.code in self._codes():
             await self._press("RESUME")
         elif "ready: " in waiting and not self.turned:
             to = {"to": Phase.FINALIZING} if self.world.phase is Phase.SOAK else {}
@@ -114,6 +116,10 @@ class Operator:
             await self._press("APPROVE", who="Bo", to=Phase.FINALIZING)
         elif "approve --to ROLLING_BACK" in waiting:
             await self._press("APPROVE", who="Ada", to=Phase.ROLLING_BACK)
+
+    def _codes(self) -> set[str]:
+        """Of what the status names beside the phase."""
+        return {each.code for each in findings(self.world.store, self.world.id, only_open=True)}
 
     def _turns_now(self) -> bool:
         phase, story = self.world.phase, self.plan.story
@@ -149,15 +155,16 @@ class Operator:
         return operation
 
 
-def run(world: EstateWorld, plan: Plan) -> Result:
+def run(world: EstateWorld, plan: Plan, operator: Operator | None = None, dead: Collection[int] = ()) -> Result:
+    """dead: nodes whose host is dead at the end; what is on them is not looked at."""
     began = time.monotonic()
     world.begin(plan)
-    operator = Operator(world, plan, random.Random(plan.seed + 1_000_000))
+    operator = operator or Operator(world, plan, random.Random(plan.seed + 1_000_000))
     violations: list[str] = []
     with in_place(world.calls), without_zookeeper(world):
         try:
             _lead(world, operator)
-            violations += _end(world)
+            violations += _end(world, dead)
         except Stuck as stuck:
             violations.append(str(stuck))
     violations = [*world.calls.violations, *world.violations, *violations]
@@ -191,13 +198,13 @@ def _lead(world: EstateWorld, operator: Operator) -> None:
     raise Stuck(f"{LIVES_MAX} lives")
 
 
-def _end(world: EstateWorld) -> list[str]:
+def _end(world: EstateWorld, dead: Collection[int]) -> list[str]:
     """What must hold when the migration is over: nodes, files, what was left behind."""
     world.calls.mend(0.0, everything=True)
     world.register()
     found = []
     completed = world.phase is Phase.COMPLETED
-    for node in BROKERS:
+    for node in set(BROKERS).difference(dead):
         host, registered = world.hosts[node], world.hosts[node].registered()
         wanted = "KRaft" if completed else "ZooKeeper"
         if registered is None or registered.mode != wanted:
@@ -207,13 +214,14 @@ def _end(world: EstateWorld) -> list[str]:
             found.append(f"the file of broker {node} is not that of {world.phase}")
         if host.masked:
             found.append(f"the unit of broker {node} is still masked")
-    for node in NODES:
+    for node in set(NODES).difference(dead):
         registered = world.hosts[node].registered()
         if completed and (registered is None or registered.flag):
             found.append(f"controller {node} is {'down' if registered is None else 'with the flag'} in {world.phase}")
         if not completed and registered is not None:
             found.append(f"stock runs as controller {node} in {world.phase}")
-    for node, host in world.hosts.items():
+    for node in set(world.hosts).difference(dead):
+        host = world.hosts[node]
         left = [each.name for each in host.properties.parent.iterdir() if ".zk2kraft-new" in each.name]
         if left:
             found.append(f"node {node} keeps {', '.join(left)}")

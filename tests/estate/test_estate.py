@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.estate.dead import DEATHS
 from tests.estate.faults import plan_of
 from tests.estate.namespaces import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKERS, CONTROLLERS = (0, 1, 2), (3000, 3001, 3002)
+QUICK = ("broker-in-kraft-mode", "broker-in-the-soak")
+"""Of DEATHS: under half a minute, beside other work."""
 
 hosts = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there are hosts")
 
@@ -41,6 +44,16 @@ def test_a_write_that_nobody_compares_is_found() -> None:
     done = estate("--plant", "unproven-write", "--first", "1", "--seeds", "1")
     assert done.returncode == 1, done.stdout + done.stderr[-2000:]
     assert "neither the old nor the new file" in done.stdout
+
+
+@hosts
+@pytest.mark.parametrize(
+    "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.long) for each in DEATHS]
+)
+def test_one_dead_host_closes_no_way_back(name: str) -> None:
+    """From the begin of a phase, from its middle or from the middle of a restart to the end of the run."""
+    done = estate("--dead", name, "--trace")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
 def test_the_same_seed_is_the_same_plan() -> None:

@@ -218,7 +218,11 @@ class EstateWorld(World):
         self.leader: int | None = NODES[0]
         self.epoch, self.migration, self.offset = 5, "MIGRATION", 100
         self.sessions: dict[int, tuple[str, str, float]] = {}
+        self.registrations: dict[int, tuple[str, bool]] = {}
+        """Of controllers; the log keeps the last one of each."""
         self.violations: list[str] = []
+        self.left_out: set[int] = set()
+        """Nodes that an operator gave up by name: that they are down holds nobody."""
         self.retired = False
         World.__init__(self, self.directory, voters=len(NODES), controllers=entries)
         self.settings = self.settings.model_copy(
@@ -318,6 +322,7 @@ class EstateWorld(World):
             brokers.append(LogBroker(number, incarnation, mode, fenced=until < now))
         down = sum(each.fenced for each in brokers)
         running = {node: self._controller(node) for node in NODES}
+        self.registrations.update({node: found for node, found in running.items() if found is not None})
         self._elect(running)
         leads = self.leader is not None
         self.log.observed = LogObservation(
@@ -328,7 +333,7 @@ class EstateWorld(World):
             high_watermark=self.offset,
             migration=self.migration,
             brokers=tuple(brokers),
-            controllers=tuple(LogController(node, *found) for node, found in running.items() if found is not None),
+            controllers=tuple(LogController(node, *found) for node, found in self.registrations.items()),
             voters=tuple(_voter(node, self.offset, running[node] is not None) for node in NODES),
             under_replicated=9 * down,
             under_min_isr=3 if down > 1 else 0,
@@ -388,6 +393,7 @@ class EstateWorld(World):
             if not each.alive or self.phase in BEFORE_ROAD:
                 continue
             each.migration = self.migration
+            each.kraft = tuple(broker for broker, (mode, _, _) in sorted(self.sessions.items()) if mode == "KRaft")
             if each.entry.node_id != self.leader:
                 each.follow(self.leader)
             elif not self.retired and each.state not in ("DUAL_WRITE", "ROLLING_BACK", "RETIRED"):
@@ -404,14 +410,16 @@ class EstateWorld(World):
             self.zookeeper.observed = msgspec.structs.replace(self.zookeeper.observed, brokers=ids)
 
     def replicas(self, inventory: Inventory) -> ReplicasSeen:
-        return ReplicasSeen(tuple(each for each in BROKERS if self.hosts[each].registered() is not None))
+        there = (each for each in BROKERS if self.hosts[each].linked and self.hosts[each].registered() is not None)
+        return ReplicasSeen(tuple(there))
 
     def why_not_stop(self, node: int) -> str:
         """Of what the cluster said when this round began. On the way back, what others broke holds nobody."""
         kind = BROKERS if node in BROKERS else NODES
         alive = {each.entry.node_id for each in self.controllers if each.alive}
         ours = {each for each in self.calls.stopped - alive if not self.hosts[each].runs()}
-        down = sorted((ours if self.phase is Phase.ROLLING_BACK else self.down | ours) & set(kind) - {node})
+        counted = ours - self.left_out if self.phase is Phase.ROLLING_BACK else self.down | ours
+        down = sorted(counted & set(kind) - {node})
         return f"nodes {down} were down" if down else ""
 
     def violate(self, what: str) -> None:
