@@ -62,9 +62,10 @@ end-of-road:  ## the stories that decide about the end of the road, one cluster 
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.end_of_road $(if $(STORIES),--only $(STORIES))
 
-estate:  ## the service on six hosts with ssh, faults at every call of its actuators, SEEDS runs from FIRST (a run takes 15 to 60 s beside other work; none begins after 15 minutes), then one dead host in each phase (DEAD=NAME: that one, and no seed)
+estate:  ## the service on six hosts with ssh, faults at every call of its actuators, SEEDS runs from FIRST (a run takes 15 to 60 s beside other work; none begins after 15 minutes), ten from the first restart on, and one dead host in each phase (DEAD=NAME: that one, and no seed)
 	$(SETUP)
 	$(if $(DEAD),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --first $(or $(FIRST),0) --seeds $(or $(SEEDS),60) --minutes 15)
+	$(if $(DEAD)$(FIRST)$(SEEDS),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --join --seeds 10 --minutes 10)
 	$(if $(FIRST)$(SEEDS),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --dead $(or $(DEAD),all) --minutes 15)
 
 soak:  ## two brokers of three in KRaft mode, our controllers, the service, traffic, changes and trouble for MINUTES (120; docs/adversarial.md)

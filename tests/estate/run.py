@@ -36,6 +36,8 @@ PATIENCE_S: Final = 6.0
 ROUNDS_MAX: Final = 1_500
 LIVES_MAX: Final = 20
 NUMBERS: Final = re.compile(r"[0-9.]+")
+TO: Final = {Phase.SOAK: Phase.FINALIZING, Phase.BROKERS_JOINING: Phase.BROKERS_JOINING}
+"""Where `advance` has to say to what."""
 ENDS: Final = (Phase.COMPLETED, Phase.ROLLED_BACK)
 
 
@@ -110,8 +112,10 @@ class Operator:
         elif "runs with its previous file" in waiting or NODE_NOT_AS_JOURNAL.code in self._codes():
             await self._press("RESUME")
         elif "ready: " in waiting and not self.turned:
-            to = {"to": Phase.FINALIZING} if self.world.phase is Phase.SOAK else {}
+            to = {"to": TO[self.world.phase]} if self.world.phase in TO else {}
             await self._press("ADVANCE", **to)
+        elif self.world.phase is Phase.DUAL_WRITE:
+            self.world.enter(Phase.ROLLING_BROKERS)
         elif self.world.phase is Phase.SOAK and self.plan.story is Story.COMPLETED and "approved FINALIZING" in waiting:
             await self._press("APPROVE", who="Bo", to=Phase.FINALIZING)
         elif "approve --to ROLLING_BACK" in waiting:
@@ -185,7 +189,7 @@ def _lead(world: EstateWorld, operator: Operator) -> None:
 
     async def life(*, begins: bool) -> None:
         if begins:
-            await world.to_rolling()
+            await (world.to_joining() if world.joins else world.to_rolling())
         await operator.lead()
 
     for number in range(LIVES_MAX):
@@ -212,6 +216,8 @@ def _end(world: EstateWorld, dead: Collection[int]) -> list[str]:
         text = host.properties.read_text()
         if ("process.roles" in text) is not completed:
             found.append(f"the file of broker {node} is not that of {world.phase}")
+        if world.joins and text != world.first_file(node):
+            found.append(f"the file of broker {node} is not the one with which it was found")
         if host.masked:
             found.append(f"the unit of broker {node} is still masked")
     for node in set(NODES).difference(dead):

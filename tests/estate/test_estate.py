@@ -39,6 +39,12 @@ def test_there_and_back_whatever_happens_to_hosts_links_and_the_service() -> Non
 
 
 @hosts
+def test_from_the_first_restart_of_each_broker_and_back_to_the_files_with_which_they_were_found() -> None:
+    done = estate("--join", "--first", "1", "--seeds", "1", "--trace")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@hosts
 def test_a_write_that_nobody_compares_is_found() -> None:
     """The bench has teeth: a template as it was, whose `write` takes the end of its input for the end of the file."""
     done = estate("--plant", "unproven-write", "--first", "1", "--seeds", "1")
