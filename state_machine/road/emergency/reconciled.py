@@ -83,6 +83,7 @@ def may_go_on(snapshot: Snapshot) -> tuple[tuple[Roll, int], ...]:
     goes on with their stop. One that is PENDING has to be started first: what its file was before is not known.
 
     In FINALIZING only where the intent stands in ZooKeeper. Else somebody else stopped it, and all of the gate counts.
+    A controller that runs is stopped only while every other voter follows.
     """
     files = document(snapshot, FILES, FilesDocument)
     found = []
@@ -100,13 +101,19 @@ def _is_of_the_service(snapshot: Snapshot, roll: Roll, found: NotAsNoted) -> boo
     look = snapshot.observation
     match roll:
         case Roll.STOCK:
-            return _is_silent(snapshot, found.node)
+            return _is_silent(snapshot, found.node) and _may_stop(snapshot, found)
         case Roll.SOAK:
             return found.stopped and _misses_voter(snapshot, found.node)
         case Roll.FINAL:
-            return look is not None and bool(look.zookeeper.intent)
+            return look is not None and bool(look.zookeeper.intent) and _may_stop(snapshot, found)
         case _:
             return found.stopped and _misses_broker(snapshot, found.node)
+
+
+def _may_stop(snapshot: Snapshot, found: NotAsNoted) -> bool:
+    """It is stopped already, or every other voter follows: what runs is never stopped while another one is away."""
+    others = set(snapshot.inventory.node_ids) - {found.node}
+    return found.stopped or not any(_misses_voter(snapshot, each) for each in others)
 
 
 def stopped_by_us(snapshot: Snapshot, half_way: Iterable[int], now: float) -> tuple[Occurrence, ...]:

@@ -114,6 +114,37 @@ def test_a_controller_that_is_stock_already_is_named_and_resume_ends_its_replace
     assert world.hosts.runs(3001)
 
 
+def test_resume_stops_no_running_stock_controller_of_a_lost_journal_while_another_voter_is_away(
+    world: UnderStock,
+) -> None:
+    """Else nobody leads: of three voters one is left."""
+
+    async def first() -> None:
+        await world.to_replacing()
+        await world.until(lambda: step_of(world, Roll.STOCK, 3001) == "STARTED")
+
+    async def second() -> None:
+        await world.until(lambda: "Z2K-4239" in codes(world))
+        world.launcher.ends_at_once = True
+        world.controllers[2].kill()
+        await world.turn(2)
+        known = len(world.acts)
+        await world.run_operation("RESUME", who="Ada")
+        await world.turn(5)
+        assert world.acts[known:] == []
+        assert step_of(world, Roll.STOCK, 3001) == "PREPARED"
+        world.launcher.ends_at_once = False
+        await world.run_operation("RESUME", who="Ada")  # which also starts ours again
+        await world.until(lambda: world.controllers[2].alive)
+        await world.turn(3)
+        await world.run_operation("RESUME", who="Ada")
+        await world.until(lambda: step_of(world, Roll.STOCK, 3001) == "WHOLE")
+
+    asyncio.run(first())
+    lose(world, Roll.STOCK, 3001)
+    asyncio.run(second())
+
+
 def test_stocks_file_that_the_journal_does_not_know_is_never_taken_for_ours(world: UnderStock) -> None:
     """Else a rollback would put it in the place of ours."""
 
