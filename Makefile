@@ -30,7 +30,7 @@ test:  ## all but the long ones, the laboratory included; TESTS says which, and 
 
 test-long:  ## the long ones of the laboratory: many crashes, releases of Kafka, interruptions
 	$(SETUP) --with-java
-	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) -m long tests/e2e
+	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) -m long tests/e2e tests/estate
 
 docs:  ## the documentation as a site in site/; strict: a link or an anchor that leads nowhere fails, and so does a stale reference
 	$(SETUP)
@@ -62,9 +62,11 @@ end-of-road:  ## the stories that decide about the end of the road, one cluster 
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.end_of_road $(if $(STORIES),--only $(STORIES))
 
-estate:  ## the service on six hosts with ssh, faults at every call of its actuators, SEEDS runs from FIRST (a run takes 15 to 60 s beside other work; none begins after 15 minutes)
+estate:  ## the service on six hosts with ssh, faults at every call of its actuators, SEEDS runs from FIRST (a run takes 15 to 60 s beside other work; none begins after 15 minutes), ten from the first restart on, and one dead host in each phase (DEAD=NAME: that one, and no seed)
 	$(SETUP)
-	$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --first $(or $(FIRST),0) --seeds $(or $(SEEDS),60) --minutes 15
+	$(if $(DEAD),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --first $(or $(FIRST),0) --seeds $(or $(SEEDS),60) --minutes 15)
+	$(if $(DEAD)$(FIRST)$(SEEDS),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --join --seeds 10 --minutes 10)
+	$(if $(FIRST)$(SEEDS),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --dead $(or $(DEAD),all) --minutes 15)
 
 soak:  ## two brokers of three in KRaft mode, our controllers, the service, traffic, changes and trouble for MINUTES (120; docs/adversarial.md)
 	$(SETUP) --with-java

@@ -341,7 +341,9 @@ class Acts:
         """Not while a node is down that the service stopped: it would stay so, with a file of another mode."""
         down = stopped_by_us(snapshot, left_half_way(snapshot, Roll.ORIGINAL), self._clock())
         if not down:
-            return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
+            left = await self._road.keep_left_out(snapshot)
+            why = f"{evidence.driver_reason}{left}" if left else None
+            return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK, why)
         said = "; ".join(each.text for each in down)
         way = "`zk2kraft rollback` brings back what the service stopped"
         if snapshot.phase is Phase.ROLLING_BACK:

@@ -547,11 +547,13 @@ class Store:
             if verdict is not None:
                 operation.verdict = verdict.as_json()
 
-    def pause(self, operation: Operation, *, at: float, said: str = "", stopped: Iterable[int] = ()) -> None:
+    def pause(
+        self, operation: Operation, *, at: float, said: str = "", stopped: Iterable[tuple[str, int]] = ()
+    ) -> None:
         """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay.
 
-        said: what became of a takeover that was under way. stopped: brokers of the roll into KRaft mode that are down,
-        which the journal does not know (Z2K-4239); RESUME goes on with their stop.
+        said: what became of a takeover that was under way. stopped: rolls with nodes that were stopped, which the
+        journal does not know (Z2K-4239); RESUME goes on with their stop.
         """
         with self.writing() as session:
             row = find_migration(session, operation.migration_id)
@@ -564,7 +566,7 @@ class Store:
                 for node in session.scalars(select(ObservedNode).where(ObservedNode.migration_id == row.id)):
                     node.quick_ends = 0
                 _try_failed_again(session, row.id, at)
-                for each in (session.get(RoadNode, (row.id, Roll.KRAFT, node_id)) for node_id in stopped):
+                for each in (session.get(RoadNode, (row.id, roll, node_id)) for roll, node_id in stopped):
                     if each is not None and each.step == RollStep.PREPARED:
                         each.step, each.began_at, each.changed_at = RollStep.STOPPING, at, at
             written = session.get_one(Operation, operation.id)

@@ -87,10 +87,11 @@ class LeftOutNode(msgspec.Struct, frozen=True):
 
 
 class LeftOutDocument(msgspec.Struct, frozen=True):
-    """Nodes that a way back left out by name, as it ended."""
+    """Nodes that a way back left out by name, as it ended. stock: controllers that it left with stock's file."""
 
     at: float
     nodes: tuple[LeftOutNode, ...] = ()
+    stock: tuple[int, ...] = ()
 
 
 class FilesDocument(msgspec.Struct, frozen=True):

@@ -58,7 +58,7 @@ from state_machine.road.documents import (
     ZooKeeperEndDocument,
     document,
 )
-from state_machine.road.emergency.left_out import left_out, nodes_left_out, words_of_left_out
+from state_machine.road.emergency.left_out import left_as_stock, left_out, nodes_left_out, words_of_left_out
 from state_machine.road.file_watch import (
     BEFORE_RESTARTS,
     NodeFiles,
@@ -200,10 +200,10 @@ class RoadActs:
         return await self._roller.step(snapshot, evidence, Roll.ORIGINAL)
 
     async def keep_left_out(self, snapshot: Snapshot) -> str:
-        """At the end of a way back: who was left out by name, in words; status and page name them from then on."""
-        nodes = nodes_left_out(snapshot, self._clock())
-        if nodes:
-            await self._keep(snapshot, LEFT_OUT, LeftOutDocument(self._clock(), nodes))
+        """At the end of a way back: who was left out by name or left as stock, in words, also for the status later."""
+        nodes, stock = nodes_left_out(snapshot, self._clock()), left_as_stock(snapshot, self._clock())
+        if nodes or stock:
+            await self._keep(snapshot, LEFT_OUT, LeftOutDocument(self._clock(), nodes, stock))
         return words_of_left_out(snapshot, self._clock())
 
     async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:

@@ -141,7 +141,7 @@ class Calls:
                 host.skew(86_400 if fault.to_host else -86_400)
                 return None
             case Effect.LINK_DOWN:
-                cut.then = lambda: self._unplug(host)
+                cut.then = lambda: self.unplug(host)
             case Effect.POWER_CUT:
                 cut.then = lambda: self._cut_power(host)
             case Effect.CRASHED:
@@ -162,7 +162,8 @@ class Calls:
         host.cut_power()
         self.links.by_name[host.name].drop_all()
 
-    def _unplug(self, host: Host) -> None:
+    def unplug(self, host: Host) -> None:
+        """On the links' thread."""
         host.link(False)
         self.links.by_name[host.name].drop_all()
 

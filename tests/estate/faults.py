@@ -98,13 +98,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """turn: how many brokers or controllers are whole when the story turns back in the middle."""
+    """turn: how many brokers or controllers are whole when the story turns back in the middle. joins: it begins in
+    BROKERS_JOINING, with the first restart of each broker, instead of in ROLLING_BROKERS.
+    """
 
     seed: int
     story: Story
     turn: int
     faults: tuple[Fault, ...]
     skews: tuple[int, ...]
+    joins: bool = False
 
     def __str__(self) -> str:
         return "\n".join([f"seed {self.seed}: {self.story} ({self.turn})", *(f"  {each}" for each in self.faults)])
@@ -118,6 +121,13 @@ def plan_of(seed: int, brokers: Sequence[int], controllers: Sequence[int]) -> Pl
     faults = [_drawn(chance, nodes) for _ in range(chance.randint(1, 4))]
     skews = tuple(chance.choice((0, 0, 0, 7, -7, 3600, -86_400)) for _ in (*brokers, *controllers))
     return Plan(seed, story, chance.randint(1, 2), tuple(faults), skews)
+
+
+def that_joins(plan: Plan, brokers: Sequence[int]) -> Plan:
+    """The same story from the first restart on, back to the original files, with faults of brokers only."""
+    story = plan.story if plan.story in (Story.BACK_HALF_WAY, Story.BACK_AFTER_BROKERS) else Story.BACK_HALF_WAY
+    faults = tuple(each for each in plan.faults if each.node in brokers)
+    return replace(plan, story=story, faults=faults, joins=True)
 
 
 def with_cut_writes(plan: Plan, brokers: Sequence[int]) -> Plan:

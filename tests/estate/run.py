@@ -13,11 +13,13 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from migrator.findings.road import LOSS_NOT_ACCEPTED
+from migrator.findings.road import LOSS_NOT_ACCEPTED, NODE_NOT_AS_JOURNAL
 from migrator.fleet.roll import RollStep
+from state_machine.observations import findings
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.tables import Operation
@@ -34,6 +36,8 @@ PATIENCE_S: Final = 6.0
 ROUNDS_MAX: Final = 1_500
 LIVES_MAX: Final = 20
 NUMBERS: Final = re.compile(r"[0-9.]+")
+TO: Final = {Phase.SOAK: Phase.FINALIZING, Phase.BROKERS_JOINING: Phase.BROKERS_JOINING}
+"""Where `advance` has to say to what."""
 ENDS: Final = (Phase.COMPLETED, Phase.ROLLED_BACK)
 
 
@@ -105,15 +109,21 @@ class Operator:
             self.world.calls.mend(0.0, everything=True)
             goes_back = "`zk2kraft back` returns" in waiting and self.chance.random() < 0.3
             await self._press("BACK" if goes_back else "RESUME")
-        elif "runs with its previous file" in waiting and self.world.phase is not Phase.ROLLED_BACK:
+        elif "runs with its previous file" in waiting or NODE_NOT_AS_JOURNAL.code in self._codes():
             await self._press("RESUME")
         elif "ready: " in waiting and not self.turned:
-            to = {"to": Phase.FINALIZING} if self.world.phase is Phase.SOAK else {}
+            to = {"to": TO[self.world.phase]} if self.world.phase in TO else {}
             await self._press("ADVANCE", **to)
+        elif self.world.phase is Phase.DUAL_WRITE:
+            self.world.enter(Phase.ROLLING_BROKERS)
         elif self.world.phase is Phase.SOAK and self.plan.story is Story.COMPLETED and "approved FINALIZING" in waiting:
             await self._press("APPROVE", who="Bo", to=Phase.FINALIZING)
         elif "approve --to ROLLING_BACK" in waiting:
             await self._press("APPROVE", who="Ada", to=Phase.ROLLING_BACK)
+
+    def _codes(self) -> set[str]:
+        """Of what the status names beside the phase."""
+        return {each.code for each in findings(self.world.store, self.world.id, only_open=True)}
 
     def _turns_now(self) -> bool:
         phase, story = self.world.phase, self.plan.story
@@ -149,15 +159,16 @@ class Operator:
         return operation
 
 
-def run(world: EstateWorld, plan: Plan) -> Result:
+def run(world: EstateWorld, plan: Plan, operator: Operator | None = None, dead: Collection[int] = ()) -> Result:
+    """dead: nodes whose host is dead at the end; what is on them is not looked at."""
     began = time.monotonic()
     world.begin(plan)
-    operator = Operator(world, plan, random.Random(plan.seed + 1_000_000))
+    operator = operator or Operator(world, plan, random.Random(plan.seed + 1_000_000))
     violations: list[str] = []
     with in_place(world.calls), without_zookeeper(world):
         try:
             _lead(world, operator)
-            violations += _end(world)
+            violations += _end(world, dead)
         except Stuck as stuck:
             violations.append(str(stuck))
     violations = [*world.calls.violations, *world.violations, *violations]
@@ -178,7 +189,7 @@ def _lead(world: EstateWorld, operator: Operator) -> None:
 
     async def life(*, begins: bool) -> None:
         if begins:
-            await world.to_rolling()
+            await (world.to_joining() if world.joins else world.to_rolling())
         await operator.lead()
 
     for number in range(LIVES_MAX):
@@ -191,13 +202,13 @@ def _lead(world: EstateWorld, operator: Operator) -> None:
     raise Stuck(f"{LIVES_MAX} lives")
 
 
-def _end(world: EstateWorld) -> list[str]:
+def _end(world: EstateWorld, dead: Collection[int]) -> list[str]:
     """What must hold when the migration is over: nodes, files, what was left behind."""
     world.calls.mend(0.0, everything=True)
     world.register()
     found = []
     completed = world.phase is Phase.COMPLETED
-    for node in BROKERS:
+    for node in set(BROKERS).difference(dead):
         host, registered = world.hosts[node], world.hosts[node].registered()
         wanted = "KRaft" if completed else "ZooKeeper"
         if registered is None or registered.mode != wanted:
@@ -205,15 +216,18 @@ def _end(world: EstateWorld) -> list[str]:
         text = host.properties.read_text()
         if ("process.roles" in text) is not completed:
             found.append(f"the file of broker {node} is not that of {world.phase}")
+        if world.joins and text != world.first_file(node):
+            found.append(f"the file of broker {node} is not the one with which it was found")
         if host.masked:
             found.append(f"the unit of broker {node} is still masked")
-    for node in NODES:
+    for node in set(NODES).difference(dead):
         registered = world.hosts[node].registered()
         if completed and (registered is None or registered.flag):
             found.append(f"controller {node} is {'down' if registered is None else 'with the flag'} in {world.phase}")
         if not completed and registered is not None:
             found.append(f"stock runs as controller {node} in {world.phase}")
-    for node, host in world.hosts.items():
+    for node in set(world.hosts).difference(dead):
+        host = world.hosts[node]
         left = [each.name for each in host.properties.parent.iterdir() if ".zk2kraft-new" in each.name]
         if left:
             found.append(f"node {node} keeps {', '.join(left)}")

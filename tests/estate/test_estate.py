@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.estate.dead import DEATHS
 from tests.estate.faults import plan_of
 from tests.estate.namespaces import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKERS, CONTROLLERS = (0, 1, 2), (3000, 3001, 3002)
+QUICK = ("broker-in-kraft-mode", "broker-in-the-soak")
+"""Of DEATHS: under half a minute, beside other work."""
 
 hosts = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there are hosts")
 
@@ -36,11 +39,27 @@ def test_there_and_back_whatever_happens_to_hosts_links_and_the_service() -> Non
 
 
 @hosts
+def test_from_the_first_restart_of_each_broker_and_back_to_the_files_with_which_they_were_found() -> None:
+    done = estate("--join", "--first", "1", "--seeds", "1", "--trace")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@hosts
 def test_a_write_that_nobody_compares_is_found() -> None:
     """The bench has teeth: a template as it was, whose `write` takes the end of its input for the end of the file."""
     done = estate("--plant", "unproven-write", "--first", "1", "--seeds", "1")
     assert done.returncode == 1, done.stdout + done.stderr[-2000:]
     assert "neither the old nor the new file" in done.stdout
+
+
+@hosts
+@pytest.mark.parametrize(
+    "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.long) for each in DEATHS]
+)
+def test_one_dead_host_closes_no_way_back(name: str) -> None:
+    """From the begin of a phase, from its middle or from the middle of a restart to the end of the run."""
+    done = estate("--dead", name, "--trace")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
 def test_the_same_seed_is_the_same_plan() -> None:

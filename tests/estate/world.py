@@ -66,6 +66,8 @@ controller.listener.names=CONTROLLER
 {filling}
 log.dirs={logs}
 """
+OF_THE_MIGRATION: Final = ("zookeeper.metadata.migration.enable=", "controller.")
+"""Begins of the lines of BROKER_FILE that a broker does not have before it joins."""
 FILLING: Final = "\n".join(
     f"# {number:03} what an estate's own tools write into each file, line by line" for number in range(60)
 )
@@ -197,6 +199,7 @@ class EstateWorld(World):
             shutil.rmtree(self.directory)
         self.directory = self.home / f"run{self.run_number}"
         self.directory.mkdir()
+        self.joins = plan.joins
         self.known_hosts()
         for node, host in self.hosts.items():
             host.cut_power()
@@ -216,9 +219,15 @@ class EstateWorld(World):
         )
         self.life = 0
         self.leader: int | None = NODES[0]
-        self.epoch, self.migration, self.offset = 5, "MIGRATION", 100
+        self.epoch, self.migration, self.offset = 5, "PRE_MIGRATION" if plan.joins else "MIGRATION", 100
         self.sessions: dict[int, tuple[str, str, float]] = {}
+        self.with_flag: set[str] = set()
+        """Incarnations of brokers that registered with a KRaft controller, too."""
+        self.registrations: dict[int, tuple[str, bool]] = {}
+        """Of controllers; the log keeps the last one of each."""
         self.violations: list[str] = []
+        self.left_out: set[int] = set()
+        """Nodes that an operator gave up by name: that they are down holds nobody."""
         self.retired = False
         World.__init__(self, self.directory, voters=len(NODES), controllers=entries)
         self.settings = self.settings.model_copy(
@@ -252,11 +261,18 @@ class EstateWorld(World):
     def _set_key(self, host: Host, right: bool) -> None:
         self.known_hosts(None if right else host)
 
+    def first_file(self, node: int) -> str:
+        """As the run finds it."""
+        form = BROKER_FILE if node in BROKERS else CONTROLLER_FILE
+        text = form.format(id=node, port=9100 + node, voters=VOTERS, logs=self.hosts[node].data, filling=FILLING)
+        if node not in BROKERS or not self.joins:
+            return text
+        lines = [each for each in text.splitlines(keepends=True) if not each.startswith(OF_THE_MIGRATION)]
+        return "".join(lines).replace(",CONTROLLER:PLAINTEXT", "")
+
     def _first_files(self, node: int, host: Host) -> None:
         broker = node in BROKERS
-        form = BROKER_FILE if broker else CONTROLLER_FILE
-        text = form.format(id=node, port=9100 + node, voters=VOTERS, logs=host.data, filling=FILLING)
-        host.properties.write_text(text)
+        host.properties.write_text(self.first_file(node))
         meta = (
             "version=0\nbroker.id={}\ncluster.id=cluster\n" if broker else "version=1\nnode.id={}\ncluster.id=cluster\n"
         )
@@ -315,9 +331,13 @@ class EstateWorld(World):
             self._session(number, now)
         brokers = []
         for number, (mode, incarnation, until) in sorted(self.sessions.items()):
-            brokers.append(LogBroker(number, incarnation, mode, fenced=until < now))
-        down = sum(each.fenced for each in brokers)
+            if incarnation in self.with_flag:
+                brokers.append(LogBroker(number, incarnation, mode, fenced=until < now))
+        down = sum(until < now for _, _, until in self.sessions.values())
+        if self.joins:
+            self._join(tuple(each.id for each in brokers if not each.fenced))
         running = {node: self._controller(node) for node in NODES}
+        self.registrations.update({node: found for node, found in running.items() if found is not None})
         self._elect(running)
         leads = self.leader is not None
         self.log.observed = LogObservation(
@@ -328,7 +348,7 @@ class EstateWorld(World):
             high_watermark=self.offset,
             migration=self.migration,
             brokers=tuple(brokers),
-            controllers=tuple(LogController(node, *found) for node, found in running.items() if found is not None),
+            controllers=tuple(LogController(node, *found) for node, found in self.registrations.items()),
             voters=tuple(_voter(node, self.offset, running[node] is not None) for node in NODES),
             under_replicated=9 * down,
             under_min_isr=3 if down > 1 else 0,
@@ -344,11 +364,23 @@ class EstateWorld(World):
             holder_id=self.leader if holder is Holder.OURS and leads else self.zookeeper.observed.holder_id,
         )
 
+    def _join(self, joined: tuple[int, ...]) -> None:
+        """What ours say of the brokers before the takeover, and the takeover, as fast as a driver is at best."""
+        self.controller.brokers = joined
+        if self.phase is Phase.BROKERS_JOINING and len(joined) == len(BROKERS):
+            self.brokers_join()
+        if self.phase is Phase.READY:
+            self.controller.on_ask = lambda operation: self.take_over()
+        if self.migration == "PRE_MIGRATION":
+            self.migration = self.controller.migration
+
     def _session(self, number: int, now: float) -> None:
         """One broker's registration. A new incarnation waits for the end of the session before, if that one crashed."""
         host, before = self.hosts[number], self.sessions.get(number)
         found = host.registered() if host.linked else None
         if found is not None:
+            if found.flag or found.mode == "KRaft":
+                self.with_flag.add(found.incarnation)
             new = before is None or before[1] != found.incarnation
             if before is None or not new or before[2] < now:
                 self.sessions[number] = (found.mode, found.incarnation, now + SESSION_S)
@@ -388,6 +420,7 @@ class EstateWorld(World):
             if not each.alive or self.phase in BEFORE_ROAD:
                 continue
             each.migration = self.migration
+            each.kraft = tuple(broker for broker, (mode, _, _) in sorted(self.sessions.items()) if mode == "KRaft")
             if each.entry.node_id != self.leader:
                 each.follow(self.leader)
             elif not self.retired and each.state not in ("DUAL_WRITE", "ROLLING_BACK", "RETIRED"):
@@ -404,14 +437,16 @@ class EstateWorld(World):
             self.zookeeper.observed = msgspec.structs.replace(self.zookeeper.observed, brokers=ids)
 
     def replicas(self, inventory: Inventory) -> ReplicasSeen:
-        return ReplicasSeen(tuple(each for each in BROKERS if self.hosts[each].registered() is not None))
+        there = (each for each in BROKERS if self.hosts[each].linked and self.hosts[each].registered() is not None)
+        return ReplicasSeen(tuple(there))
 
     def why_not_stop(self, node: int) -> str:
         """Of what the cluster said when this round began. On the way back, what others broke holds nobody."""
         kind = BROKERS if node in BROKERS else NODES
         alive = {each.entry.node_id for each in self.controllers if each.alive}
         ours = {each for each in self.calls.stopped - alive if not self.hosts[each].runs()}
-        down = sorted((ours if self.phase is Phase.ROLLING_BACK else self.down | ours) & set(kind) - {node})
+        counted = ours - self.left_out if self.phase is Phase.ROLLING_BACK else self.down | ours
+        down = sorted(counted & set(kind) - {node})
         return f"nodes {down} were down" if down else ""
 
     def violate(self, what: str) -> None:
@@ -484,6 +519,17 @@ class EstateWorld(World):
     def journal(self) -> list[RoadNode]:
         with self.store.reading() as session:
             return list(session.scalars(select(RoadNode).where(RoadNode.migration_id == self.id)))
+
+    async def to_joining(self) -> None:
+        """The service restarts no broker before somebody requests it."""
+        self._with_fleet()
+        self.start_service()
+        await self.to_preflight()
+        await self.run_operation("ADVANCE")
+        await self.rounds(2)
+        self.elect()
+        await self.rounds(3)
+        assert self.phase is Phase.BROKERS_JOINING, self.waiting
 
     async def to_rolling(self) -> None:
         """Past the gates before, which other tests are about: without an inventory until then."""

@@ -349,6 +349,27 @@ FAULTS: Final = (
         ("tests/unit/api/test_limits.py",),
     ),
     Fault(
+        PHASES + "road/emergency/reconciled.py",
+        "            return look is not None and bool(look.zookeeper.intent) and _may_stop(snapshot, found)\n",
+        "            return look is not None and _may_stop(snapshot, found)\n",
+        "a controller that somebody stopped gets the file without the flag, without the gate of FINALIZING",
+        ("tests/unit/state_machine/test_lost_journal_of_controllers.py",),
+    ),
+    Fault(
+        PHASES + "road/emergency/reconciled.py",
+        "    return found.stopped or not any(_misses_voter(snapshot, each) for each in others)\n",
+        "    return True\n",
+        "a resume stops a running stock controller while another voter is away",
+        ("tests/unit/state_machine/test_lost_journal_of_controllers.py",),
+    ),
+    Fault(
+        PHASES + "road/emergency/reconciled.py",
+        "            return found.stopped and _misses_voter(snapshot, found.node)\n",
+        "            return False\n",
+        "a stock controller that the service stopped stays down in the soak",
+        ("tests/unit/state_machine/test_lost_journal_of_controllers.py",),
+    ),
+    Fault(
         PHASES + "road/identity/hosts.py",
         "        if cluster_id and found is not None and found != cluster_id:",
         "        if False:",

@@ -59,9 +59,20 @@ def in_turn(rows: Iterable[RoadNode], left: Iterable[int]) -> list[RoadNode]:
 
 
 def words_of_left_out(snapshot: Snapshot, now: float) -> str:
-    """To be added to what is said of the others; empty when nobody is left out."""
+    """To be added to what is said of the others; empty when nobody is left out, and no controller is left as stock."""
     found = [f"{each.name}, by {each.owner} ({each.reason})" for each in nodes_left_out(snapshot, now)]
-    return f"; left out by name: {'; '.join(found)}" if found else ""
+    said, stock = f"; left out by name: {'; '.join(found)}" if found else "", left_as_stock(snapshot, now)
+    if stock:
+        said += f"; controllers {list(stock)} have stock's file or are masked: started with it, they claim the cluster"
+    return said
+
+
+def left_as_stock(snapshot: Snapshot, now: float) -> tuple[int, ...]:
+    """Controllers that the service stopped for stock and that are not ours again, in a cluster that went back by hand.
+    Those that are left out by name are named as such.
+    """
+    kept = document(snapshot, LEFT_OUT, LeftOutDocument)
+    return tuple(sorted(snapshot.replaced - left_out(snapshot, now).keys())) if kept is None else kept.stock
 
 
 def nodes_left_out(snapshot: Snapshot, now: float) -> tuple[LeftOutNode, ...]:
