@@ -28,7 +28,7 @@ ELSEWHERE: Final = re.compile(r"^Elsewhere:.*?(?=^[A-Z][a-z]+: |^\n|\Z)", re.MUL
 PARENTHESIS: Final = re.compile(r"\(([^()]*)\)")
 DOTTED: Final = re.compile(r"(?<![\w./'-])([a-z]\w*(?:\.\w+)+|(?<!`)[a-z]+_\w+)(?![\w/'(-]|\.\w)")
 PACKAGES: Final = {place.name for top in PRODUCT for place in (ROOT / top).iterdir() if place.is_dir()}
-NO_MODULES: Final = (".py", ".md", ".id", ".json", "jute.maxbuffer", "http.closed", "driver.state")
+NO_MODULES: Final = (".py", ".md", ".id", ".json", ".toml", ".yaml", "jute.maxbuffer", "http.closed", "driver.state")
 KEYS_OF_KAFKA: Final = ("controller.listener.", "controller.quorum.", "controller.socket.")
 RULE: Final = re.compile(r"\b([RKF]-(?:\d{3}-)?)(\d{2})\b((?:(?:, | to |\.\.)-?(?:R-\d{3}-)?\d{2}\b(?!-))*)")
 PAGES_OF_RULES: Final = {"R": ROOT / "docs/rules.md", "K": ROOT / "docs/rules.md", "F": ROOT / "docs/cases.md"}
