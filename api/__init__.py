@@ -1,1 +1,4 @@
-"""The faces: command line, REST, pages. They show state and record operations; `main.py` alone puts rooms together."""
+"""The faces: command line, REST, pages. They show state and record operations.
+
+`app.py` and `cli.py` alone put rooms together.
+"""

@@ -2,7 +2,7 @@
 
 In:   occurrences in the order in which they were found.
 Out:  lines. Of a code that was found often only the first few, unless all are wanted.
-Elsewhere: what is looked for (node.preflight); JSON, which always has every finding (main.py).
+Elsewhere: what is looked for (node.tools.preflight); JSON, which always has every finding (cli.py).
 """
 
 from __future__ import annotations

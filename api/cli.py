@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from migrator.audit.engines import default_engine
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.service import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED
 from migrator.model.printable import printable_lines
@@ -157,7 +158,7 @@ def audit(
     context: typer.Context,
     zookeeper: ZooKeeper,
     kraft: Annotated[str, typer.Option(help="a metadata log directory, or HOST:PORT[,...] of controllers")],
-    engine: Annotated[str, typer.Option(help="spark or quick")] = "spark",
+    engine: Annotated[str, typer.Option(help="spark or quick")] = default_engine(),
     master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
     out: Annotated[Path | None, typer.Option(help="where the audit keeps its inputs and its result")] = None,
     allow_moved: Annotated[

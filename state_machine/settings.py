@@ -22,6 +22,7 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError
 from sqlalchemy import URL
 
+from migrator.audit.engines import default_engine
 from migrator.findings.service import BEYOND_LOOPBACK, SERVE_CONFIG
 from state_machine.clusters.bounds import Bounds, is_loopback
 from state_machine.clusters.remote_ports import RemoteAccess
@@ -55,7 +56,8 @@ class ServiceSettings(BaseSettings):
     database: str = Field(default="", description="SQLAlchemy URL; empty: SQLite in the directory")
     observe_every_s: float = Field(default=0.5, gt=0, le=5, description="from the begin of one look to the next")
     audit_engine: Literal["spark", "quick"] = Field(
-        default="spark", description="where a migration does not name its own"
+        default_factory=default_engine,
+        description="where a migration does not name its own; quick where Spark is not installed",
     )
     spark_master: str = Field(default="local[*]", description="for the spark engine")
     rehearsal_every_s: float = Field(

@@ -2,7 +2,7 @@
 
 In:   facts of a configuration, of credentials or of a token, as either side tells them.
 Out:  the same facts, with the values of all keys that are not known to be harmless replaced. Equal values stay equal.
-Elsewhere: where it is applied: on what differs (compare.py), and in front of every Parquet file (sources.py).
+Elsewhere: where it is applied: on what differs (compare.py), and in front of every Parquet file (spark/sources.py).
 Rule: one random key for each audit, equal on both sides, held in memory only. A hash without its key cannot be tried
 out against a list of passwords, and two audits do not show that a password stayed the same.
 """

@@ -2,7 +2,8 @@
 
 In:   every znode that the rehearsal reads (`KeptReading.session` hands them over on their way).
 Out:  a file beside the copy; whether the log says of a key what was read.
-Elsewhere: the copy, whose reader shares no code with these facts (node.rehearsal, driver.tree), the rule (compare.py).
+Elsewhere: the copy, whose reader shares no code with these facts (node.tools.rehearsal, driver.tree), the rule
+(compare.py).
 Without it a topic that was copied wrongly and whose znodes were written again since, with the very same bytes, would
 pass: "ZooKeeper changed it afterwards".
 Form: 32 bytes of a key for sealed values, then pairs of 8 bytes, sorted: a hash of family and key, and of the facts.

@@ -3,7 +3,7 @@
 In:   a metadata log directory, and about how many bytes a split shall have.
 Out:  a `LogPlan`: splits in log order, and the position up to which they go. It is a picture of one moment: what a
       living writer appends later is in the next plan.
-Elsewhere: the records in the batches (log_source.py in process, sources.py in tasks).
+Elsewhere: the records in the batches (log_source.py in process, spark/sources.py in tasks).
 Rules: a torn batch at the very end is a writer at work, and ends the plan; anywhere else, and where offsets leave a
 gap, the log is not whole and nothing is read (Z2K-5001). A log that begins later than 0 begins with its newest
 snapshot, which has to reach to the log's first offset and to end with its footer.

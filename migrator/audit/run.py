@@ -19,6 +19,7 @@ import msgspec
 
 from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
+from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.live_log import read_live
@@ -96,6 +97,8 @@ def _run(
         case "quick":
             return _quick(zookeeper, kraft, rules, passwords)
         case "spark":
+            if not spark_is_installed():
+                raise AUDIT_CANNOT_READ.error(what="engine spark", reason=HOW_TO_INSTALL_SPARK)
             from migrator.audit.spark.job import spark_audit
             from migrator.audit.spark.session import spark_session
 

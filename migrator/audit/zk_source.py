@@ -2,7 +2,7 @@
 
 In:   a ZooKeeper session, which names to read, how hard the ensemble may be pressed.
 Out:  `SideRow`s, topics with their partitions together; a znode that cannot be parsed becomes a row with its problem.
-Elsewhere: what a znode means (normalise.py), who asks (quick.py in one pass, sources.py in ranges of names).
+Elsewhere: what a znode means (normalise.py), who asks (quick.py in one pass, spark/sources.py in ranges of names).
 Errors: what ZooKeeper does not answer or refuses is raised as it is (Z2K-2001, 2002, 2004): nothing is known then.
 """
 

@@ -2,7 +2,7 @@
 
 In:   the newest image (records that are not yet committed included), the contacts of brokers, this node's settings.
 Out:  `Decision`: records, and the reply that leaves once they are committed.
-Elsewhere: appending and waiting (node.active_controller).
+Elsewhere: appending and waiting (node.leader.active_controller).
 """
 
 from __future__ import annotations

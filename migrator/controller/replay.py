@@ -2,7 +2,7 @@
 
 In:   records in log order, onto a `Draft`.
 Out:  nothing but the changed draft. A record that contradicts the image raises `Contradiction`.
-Elsewhere: batches and transactions (node.log_replay), which records are written (the other modules here).
+Elsewhere: batches and transactions (node.log.log_replay), which records are written (the other modules here).
 Source: Kafka 3.9 `*Delta.replay`; facts of record types in migrator.wire.messages.metadata.
 A record of a kind that this release does not know is refused rather than forgotten.
 """

@@ -2,7 +2,7 @@
 
 In:   a request with its version, the situation, and whether metadata may be changed now.
 Out:  a `Decision`; for an Envelope, the answer to the request inside it.
-Elsewhere: requests of the quorum itself (raft, node), reading and writing frames (node.server).
+Elsewhere: requests of the quorum itself (raft, node), reading and writing frames (node.listener.server).
 Source: Kafka 3.9 `ControllerApis`, `QuorumController`. What stock advertises and does not answer is answered with the
 error that the request's own answer has room for, so that a client hears why, and no broker loses the request from its
 list.

@@ -3,7 +3,7 @@
 In:   an image.
 Out:  records with their versions; replayed in this order onto the empty image they give an equal one.
 Elsewhere: one record of one value (records/builders.py), what each record does (replay.py), the snapshot's
-file (node.snapshot_files).
+file (node.log.snapshot_files).
 Source: Kafka 3.9 `MetadataImage.write` and the images' own `write`, in that order of families.
 """
 

@@ -2,8 +2,8 @@
 
 In:   a tree as read, with its problems, and what the log says.
 Out:  `Amends`: znodes to rewrite, znodes to remove with all below them, and what is left as it is, with an alarm.
-Elsewhere: reading (node.tree_reader), sending and reading again (node.amending), the differences that are left then
-(mirror.py), what stops a copy instead (gate.py).
+Elsewhere: reading (node.zookeeper.tree_reader), sending and reading again (node.zookeeper.amending), the differences
+that are left then (mirror.py), what stops a copy instead (gate.py).
 Rules, by name:
   the log's topic    the znode of a topic that the log has is rewritten; also when it has a partition too many
   a stranger         a topic, a name or a configuration that the log cannot have is removed, with all below it; so is

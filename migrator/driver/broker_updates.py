@@ -2,8 +2,8 @@
 
 In:   commits in their order, how far ZooKeeper is, which broker refused a request.
 Out:  orders (update_requests.py) in the order in which they must be queued.
-Elsewhere: the queues and the sockets (node.broker_channels), what a broker has and whether a full send would drop any
-of it (node.full_sends, guard.py).
+Elsewhere: the queues and the sockets (node.brokers.broker_channels), what a broker has and whether a full send would
+drop any of it (node.brokers.full_sends, guard.py).
 Rules: a replica that comes or goes, and a new configuration's topic, wait until ZooKeeper has them, since brokers read
 it there; leaders and ISRs of other topics do not wait. Later changes of a topic that waits wait behind it.
 A broker that came back may have every log that was committed before it registered (it may have run in KRaft mode), so

@@ -2,7 +2,7 @@
 
 In:   groups of operations, the claim, and the position that `/migration` shall name afterwards.
 Out:  multis in order, and the claim as they leave it.
-Elsewhere: which operations those are (mirror.py, lagging.py, orders.py, node.amending).
+Elsewhere: which operations those are (mirror.py, lagging.py, orders.py, node.zookeeper.amending).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In:   a `Tree`, and the copy before this one (so that only topics that moved are encoded again).
 Out:  encoded records in log order, and the image that they make.
-Elsewhere: quotas, credentials, ACLs, tokens (families.py), reading the tree (node.tree_reader), comparing both sides
-(audit), appending (node).
+Elsewhere: quotas, credentials, ACLs, tokens (families.py), reading the tree (node.zookeeper.tree_reader), comparing
+both sides (audit), appending (node).
 Rules: nothing is invented and nothing repaired: the tree is copied as it is, or the gate has stopped it. The next
 producer id leaves a margin for blocks that are being handed out while we look.
 Source: Kafka 3.9 `ZkMigrationClient`; R-866-02 (the order is the names' own, so the same tree gives the same records).

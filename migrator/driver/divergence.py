@@ -3,7 +3,7 @@
 In:   the declared limits; what was committed and what ZooKeeper has, by the offset of the last record.
 Out:  a `Level`: NEAR from half of a limit on, OVER at it. Measured are how many records ZooKeeper lacks, and the age of
       the oldest of them.
-Elsewhere: who looks (node.divergence_watch), the answer to a refused administrator (controller.requests).
+Elsewhere: who looks (node.driver.divergence_watch), the answer to a refused administrator (controller.requests).
 Rule: nothing is lost by being behind. The log is the truth, and ZooKeeper is caught up afterwards. What grows with the
 distance is what a rollback would have to wait for, and what ZooKeeper-mode brokers that restart would not know.
 """

@@ -1,6 +1,6 @@
 """Quotas, credentials, ACLs and tokens: what ZooKeeper holds of them, their records, and their place in an image.
 
-In:   znodes as read (node.tree_reader), one after the other.
+In:   znodes as read (node.zookeeper.tree_reader), one after the other.
 Out:  `Families`: values by key, what is odd as occurrences with the path; encoded records in the order of stock's copy.
 Elsewhere: the formats of the znodes (zk.entity_znodes, zk.acl_znodes), topics and configurations (tree.py, copy.py).
 Rules: ZooKeeper has no ids of ACLs. A copied one gets an id made of what it says, so that the same tree gives the same

@@ -3,7 +3,8 @@
 In:   a reading of ZooKeeper, the registrations in the log, heartbeats, and what else the node knows.
 Out:  occurrences of findings for the content (the same that `zk2kraft check` prints), and a `Verdict` that names
       every condition with what was seen.
-Elsewhere: reading (node.tree_reader), when it is asked (machine.py: before the claim, and again right before it).
+Elsewhere: reading (node.zookeeper.tree_reader), when it is asked (machine.py: before the claim, and again right before
+it).
 Rule: no path avoids this gate; what a waiver can lift is named where it is asked.
 """
 

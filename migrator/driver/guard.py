@@ -2,7 +2,7 @@
 
 In:   the orders of a full send, and what each broker said it has (its logs, and the topics it knows with their ids).
 Out:  one finding per log or topic that the bytes leave out or give another id; nothing is sent while there is one.
-Elsewhere: asking the brokers (node.broker_survey), the orders (update_requests.py).
+Elsewhere: asking the brokers (node.brokers.survey), the orders (update_requests.py).
 Why: a broker moves aside every log that a FULL LeaderAndIsr does not name, and forgets every topic, with its
 committed offsets, that a FULL UpdateMetadata does not name (F-31). The bytes are decoded again, so that neither the
 image nor the encoder is believed. Bytes that leave for several brokers are decoded once, and compared with each.

@@ -2,8 +2,8 @@
 
 In:   what the mirror notes of partitions that it wrote once instead of as often as their epochs moved.
 Out:  `Lagging`: how many operations each of them still needs; multis that carry some of them out.
-Elsewhere: which writes make a partition lag (mirror.py), when versions are raised (node.mirror_node, node.dual_write),
-that none may lag at a rollback (node.hand_back).
+Elsewhere: which writes make a partition lag (mirror.py), when versions are raised (node.driver.mirror_node), that none
+may lag at a rollback (node.driver.rollback).
 Why: a new znode is at version 0 and every write adds one. 100,000 partitions at epoch 300 would be 30 million writes
 that brokers and every later change had to wait for. In dual-write no broker reads the versions. After a rollback the
 ZooKeeper controller answers AlterPartition by them, and brokers keep the partition epoch of our updates: the ISR of

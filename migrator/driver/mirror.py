@@ -5,7 +5,8 @@ In:   a delta (what changed in the log, or what a reading of ZooKeeper showed to
 Out:  multis in order. Each begins with a check of `/controller_epoch` and sets `/migration` at the version that the one
       before it left; only the last one moves what it says. So a stale writer fails at its first operation, many can be
       in flight, nothing behind a refused one is applied, and `/migration` says what was applied whole.
-Elsewhere: sending, and what to do when one is refused (node.mirror_node); reading ZooKeeper (node.tree_reader).
+Elsewhere: sending, and what to do when one is refused (node.driver.mirror_node); reading ZooKeeper
+(node.zookeeper.tree_reader).
 Rules: the same delta gives the same multis (R-866-02), but for the salts of passwords. A topic's creation or deletion
 is one multi where it fits. Deletions come first, so that a name can be taken again (K-07). The data version of each
 `state` znode follows its partition epoch: after a rollback the ZooKeeper controller and the brokers go on with these

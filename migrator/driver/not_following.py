@@ -2,7 +2,7 @@
 
 In:   who is in `/brokers/ids`, the image, the time; look after look.
 Out:  the finding for the first such broker, once it has been one for long enough.
-Elsewhere: when to look (node.dual_write).
+Elsewhere: when to look (node.driver.dual_write).
 In dual-write only a registered broker gets updates. One that was started without the migration (or is new, or asks
 another quorum) is in `/brokers/ids` like any other, and clients that reach it are served from what it knew before:
 nothing else in the cluster says so.

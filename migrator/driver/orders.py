@@ -2,8 +2,8 @@
 
 In:   which znodes of orders stand.
 Out:  what is said of them, and the multis that take them away.
-Elsewhere: reading them (node.zookeeper_orders), when they are taken away (node.dual_write, node.hand_back) and when
-they stand in the way (node.hand_back, node.release).
+Elsewhere: reading them (node.zookeeper.zookeeper_orders), when they are taken away (node.driver.reconciling, and with
+the last step of a way back) and when they stand in the way (node.driver.rollback, node.tools.without_controllers).
 Rule: after the commit the log is the truth, and nobody reads these znodes but the ZooKeeper controller after a way
 back. An order that waits for it there would delete a topic, with its data, days after it was given. So each reconcile
 takes them away unheeded, and no way back leaves them behind.

@@ -2,8 +2,9 @@
 
 In:   which of them a reading of ZooKeeper did not find.
 Out:  findings for the gate and for `zk2kraft check`; the multi that creates them.
-Elsewhere: reading (node.tree_reader), sending (node.claiming before the claim, node.dual_write after the takeover);
-znodes that Kafka itself makes only when they are needed, as those of ACLs and tokens (mirror.py makes them).
+Elsewhere: reading (node.zookeeper.tree_reader), sending (node.driver.claiming before the claim, node.driver.reconciling
+after the takeover); znodes that Kafka itself makes only when they are needed, as those of ACLs and tokens
+(mirror.py makes them).
 Rules: every broker creates all of them at its start, so one that is missing was deleted. Before the takeover only
 those are created whose loss takes nothing with it that Kafka remembers elsewhere. After it the log is the truth, and
 all of them are created again: what stood in or below them follows from the log.

@@ -3,8 +3,8 @@
 In:   znodes as read, in bulk, and what the reading before this one knew (so that only what moved is decoded).
 Out:  a `Tree`: topics with their partitions and configuration, broker configuration, producer ids, the families of
       security, and every oddity met on the way as an occurrence of a finding, with its path.
-Elsewhere: the reading itself (node.tree_reader), quotas, credentials, ACLs and tokens (families.py), the records
-(copy.py), which oddity blocks (gate.py).
+Elsewhere: the reading itself (node.zookeeper.tree_reader), quotas, credentials, ACLs and tokens (families.py), the
+records (copy.py), which oddity blocks (gate.py).
 Source: Kafka 3.9 `ZkData.scala`, `ZkTopicMigrationClient.scala`; unlike the latter nothing is invented for a
 missing znode (F-23, F-26).
 """
@@ -114,7 +114,9 @@ class Tree:
     missing: list[str] = field(default_factory=list)
     """Persistent znodes that every broker makes and that do not exist (driver.places)."""
     guarded: dict[str, str] = field(default_factory=dict)
-    """Access lists by path, where there is one; looked at where a takeover writes (`node.tree_reader.read_guards`)."""
+    """Access lists by path, where there is one; looked at where a takeover writes
+    (`node.zookeeper.tree_reader.read_guards`).
+    """
     lists_changed: list[str] = field(default_factory=list)
     """Znodes of topics, their configurations and states, and brokers' configurations whose access list was changed."""
     problems: list[Occurrence] = field(default_factory=list)

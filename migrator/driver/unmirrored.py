@@ -2,8 +2,8 @@
 
 In:   what is to be written, one job for each thing.
 Out:  the operations of those that can be, and by name those that cannot, with the reason.
-Elsewhere: the operations themselves (mirror.py), who reports it (node.driver_node), that it bars the rollback
-(node.hand_back).
+Elsewhere: the operations themselves (mirror.py), who reports it (node.driver.driver_node), that it bars the
+rollback (node.driver.rollback).
 Rule: one request reaches every voter, so an unforeseen change must not end the planning: each successor
 would end of it as well.
 """

@@ -3,8 +3,8 @@
 In:   a complete image (full send) or a delta, and the claim whose epoch every request carries.
 Out:  orders: one encoded request for one broker each, in the order in which that broker must get them. A full update
       is encoded once; what a broker has of its own in it is its epoch.
-Elsewhere: the ordered channel per broker, retries and answers (node.broker_channels); whether a full send may leave at
-all (guard.py).
+Elsewhere: the ordered channel per broker, retries and answers (node.brokers.broker_channels); whether a full send may
+leave at all (guard.py).
 Rules: a broker that is new, or came back, or has a new epoch gets everything (R-866-06), others what changed. A FULL
 request is complete or it is not sent: a broker moves aside every log that it does not name. What is deleted is told
 before what is created, since it may have the same name (K-21). A fenced broker is neither live nor online (K-18).

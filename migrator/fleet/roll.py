@@ -124,12 +124,17 @@ class NodeNow:
     answered: bool | None = None
 
 
+NOTHING_ELSE: Final = Verdict(())
+
+
 @dataclass(frozen=True, slots=True)
 class RollNow:
     """What is observed at this moment.
 
     cluster: what has to hold before any node is stopped. last: ids that are restarted after all others.
     paused:  why no further node is begun. deadline_s: from the order to stop until the node is whole.
+    around:  what has to hold of the cluster until a node that was started counts as whole. It is no fault of the node,
+             so the node does not fail of it. One that goes back is not asked for it.
     of_node: on a way back, what has to hold of a node before it is begun, in the place of `cluster`: the first node of
              which it holds is next, so that one that cannot go back now holds nobody else.
     """
@@ -139,6 +144,7 @@ class RollNow:
     last: frozenset[int] = frozenset()
     paused: str | None = None
     deadline_s: float = 3600.0
+    around: Verdict = NOTHING_ELSE
     of_node: Mapping[int, Verdict] = field(default_factory=dict)
 
     def ready(self, node: int) -> Verdict:
@@ -227,7 +233,7 @@ def in_order(entries: Iterable[RollEntry], last: frozenset[int]) -> list[RollEnt
 
 def _go_on(entry: RollEntry, now: RollNow) -> Decision:
     seen = now.nodes[entry.id]
-    if entry.began_s > now.deadline_s:
+    if entry.began_s > now.deadline_s and not (entry.step is RollStep.STARTED and seen.whole.holds):
         cause = NODE_OVERDUE.found(
             node=entry.name, step=entry.step, seconds=f"{now.deadline_s:g}", reason=_what_is_missing(entry, seen)
         )
@@ -246,7 +252,7 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
                 return Wait(f"{entry.name} is started when its registration of before is fenced")
             return Perform(entry.id, NodeAct.START)
         case RollStep.STARTED:
-            return _started(entry, seen, now.cluster)
+            return _started(entry, seen, now)
         case RollStep.PENDING | RollStep.PREPARED | RollStep.WHOLE | RollStep.FAILED | RollStep.BACK:
             raise AssertionError(f"{entry.name} is not under way: {entry.step}")
         case _:
@@ -288,14 +294,16 @@ def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
     return Perform(entry.id, NodeAct.WRITE) if seen.answered else Wait(_instructed(entry))
 
 
-def _started(entry: RollEntry, seen: NodeNow, cluster: Verdict) -> Decision:
+def _started(entry: RollEntry, seen: NodeNow, now: RollNow) -> Decision:
     if seen.process is ProcessState.STOPPED:
         return Fail(entry.id, NODE_ENDED.found(node=entry.name))
     if seen.whole.holds:
+        if not entry.back and not now.around.holds:
+            return Wait(f"{entry.name} is whole, and the cluster is not as before its stop: {now.around.reason()}")
         return Reached(entry.id, RollStep.BACK if entry.alone else RollStep.WHOLE)
     if seen.registers_never:
-        if not cluster.holds:
-            return Wait(f"{entry.name} never registers; before it is started again: {cluster.reason()}")
+        if not now.cluster.holds:
+            return Wait(f"{entry.name} never registers; before it is started again: {now.cluster.reason()}")
         return Perform(entry.id, NodeAct.STOP)
     if entry.instruction and seen.process is not ProcessState.RUNNING:
         return Wait(_instructed(entry))

@@ -2,8 +2,8 @@
 
 In:   a laboratory and how much of what.
 Out:  `LabCluster`: start it, talk to it (`admin`, `bootstrap_servers`, `zookeeper_connect`), change its modes.
-Elsewhere: single servers (zookeeper.py, broker.py, controller.py); what a tap writes down (frames.py); its
-      configurations (admin.py).
+Elsewhere: single servers (servers/zookeeper.py, servers/broker.py, servers/controller.py); what a tap writes down
+(frames.py); its configurations (admin.py).
 """
 
 from __future__ import annotations

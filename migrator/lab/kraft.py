@@ -2,7 +2,8 @@
 
 In:   a laboratory, whose controllers, how many of what.
 Out:  `KraftCluster`: start it, talk to it (`admin`, `bootstrap_servers`), look at who leads what.
-Elsewhere: clusters that begin in ZooKeeper mode (cluster.py); single servers (broker.py, controller.py, ours.py).
+Elsewhere: clusters that begin in ZooKeeper mode (cluster.py); single servers (servers/broker.py, servers/controller.py,
+ours.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Our controller as a process of the laboratory: what stock runs with, with our program in its place.
 
-In:   the spec of a stock controller (controller.py); the very same properties file and formatted directory.
+In:   the spec of a stock controller (servers/controller.py); the very same properties file and formatted directory.
 Out:  `OurController`, a controller under test in the sense of stock.py; its status over its control port.
 Elsewhere: what it does (node); nothing of it is imported here, it is started like anybody's program.
 """

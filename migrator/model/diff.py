@@ -3,7 +3,7 @@
 In:   two images, and which families to compare.
 Out:  a `Delta` from left to right whose key sets are exact: reading ZooKeeper as an image and comparing it with
       the log's image gives the same kind of value as a committed change does, so one planner serves both.
-Elsewhere: turning a delta into znode operations (driver.mirror) or broker requests (driver.tell).
+Elsewhere: turning a delta into znode operations (driver.mirror) or broker requests (driver.broker_updates).
 """
 
 from __future__ import annotations

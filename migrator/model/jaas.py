@@ -3,7 +3,7 @@
 In:   the value of `listener.name.<listener>.<mechanism>.sasl.jaas.config`; a file as Java is given with
       `-Djava.security.auth.login.config`.
 Out:  the module's class name and its options. ValueError says what is wrong, never with a value in it.
-Elsewhere: which module fits which mechanism (node.security), the login for ZooKeeper (zk.login).
+Elsewhere: which module fits which mechanism (node.transport.security), the login for ZooKeeper (zk.login).
 Source: Kafka 3.9 `JaasConfig`: one module, its control flag, options as `key="value"`, a semicolon; Java's
 `javax.security.auth.login.Configuration` for files.
 """

@@ -2,7 +2,7 @@
 
 In:   nothing.
 Out:  `level_name` for people, and the first level of everything that this program asks for.
-Elsewhere: which record version a level means (controller.decision), the level of a release (node.formatting).
+Elsewhere: which record version a level means (controller.decision), the level of a release (node.config.formatting).
 Source: Kafka 3.9 `MetadataVersion`. A broker's `inter.broker.protocol.version` has the same names.
 """
 

@@ -157,16 +157,26 @@ def protocols_of(given: Mapping[str, str]) -> dict[str, SecurityProtocol]:
 
 
 def endpoints(
-    key: str, text: str, protocols: Mapping[str, SecurityProtocol], *, distinct_ports: bool = True
+    given: Mapping[str, str],
+    key: str,
+    default: str,
+    protocols: Mapping[str, SecurityProtocol],
+    *,
+    distinct_ports: bool = True,
 ) -> tuple[Listener, ...]:
-    """The value of `listeners` or `advertised.listeners`. host: "" is any address. Raises BadListeners."""
+    """The value of key: `listeners` or `advertised.listeners`. host: "" is any address.
+
+    Raises BadListeners; with the key of the map where the file has one that lacks a name.
+    """
     found = []
-    for entry in csv_list(text.strip(JAVA_BLANKS)):
+    for entry in csv_list(given.get(key, default).strip(JAVA_BLANKS)):
         match = _ENDPOINT.fullmatch(entry)
         if match is None or not 0 <= int(match[3]) <= PORT_MAX:
             raise BadListeners(key, f"{entry!r} is not NAME://host:port with a port from 0 to {PORT_MAX}")
         name = _normalised(key, match[1])
         if name not in protocols:
+            if PROTOCOL_MAP in given and name == name.strip(JAVA_BLANKS):
+                raise BadListeners(PROTOCOL_MAP, f"it has no protocol for {name}, which is in {key}")
             raise BadListeners(key, f"{name} has no protocol in {PROTOCOL_MAP}")
         found.append(Listener(name, match[2], int(match[3]), protocols[name]))
     if len({listener.name for listener in found}) != len(found):
@@ -216,7 +226,7 @@ def controller_listeners(given: Mapping[str, str]) -> ControllerListeners:
     """All of it, of a file with process.roles=controller. Raises BadListeners where stock would not start with it."""
     names = controller_names(given)
     protocols = protocols_of(given)
-    listeners = endpoints(LISTENERS, given.get(LISTENERS, DEFAULT_LISTENERS), protocols)
+    listeners = endpoints(given, LISTENERS, DEFAULT_LISTENERS, protocols)
     own = {listener.name: listener for listener in listeners}
     others = [name for name in own if name not in names]
     if others:
@@ -240,7 +250,7 @@ def _advertised(
     own: Mapping[str, Listener],
 ) -> tuple[Listener, ...]:
     """One for each controller listener: as advertised, else as it listens."""
-    told = endpoints(ADVERTISED, given.get(ADVERTISED, ""), protocols, distinct_ports=False)
+    told = endpoints(given, ADVERTISED, "", protocols, distinct_ports=False)
     if any(listener.host == ANY_ADDRESS for listener in told):
         raise BadListeners(ADVERTISED, f"nobody can connect to {ANY_ADDRESS}")
     named = {listener.name: listener for listener in told}

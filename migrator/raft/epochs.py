@@ -2,7 +2,7 @@
 
 In:   (epoch, start offset) pairs in the order in which the log saw them.
 Out:  where an epoch ended, by which a leader tells a replica how far their logs agree.
-Elsewhere: the checkpoint file (node.log_store), what is answered to a fetch (voter.py).
+Elsewhere: the checkpoint file (node.log.log_store), what is answered to a fetch (voter.py).
 Source: R-595-07; Kafka 3.9 `LeaderEpochFileCache`.
 """
 

@@ -2,7 +2,7 @@
 
 In:   what was appended, flushed, truncated, replaced by a snapshot.
 Out:  how far two logs agree, how far this one is on disk, which snapshot a reader needs.
-Elsewhere: the files (node.log_store), who asks (leading.py, following.py).
+Elsewhere: the files (node.log.log_store), who asks (leading.py, following.py).
 Source: KIP-595, KIP-630; Kafka 3.9 `ReplicatedLog`, `KafkaMetadataLog`.
 """
 

@@ -3,7 +3,7 @@
 In:   `EncoderSettings` (what brokers call `password.encoder.*`), and the text of a value or its clear form.
 Out:  the other one of the two. What cannot be decoded becomes a finding with znode and key, and never with a value.
 Elsewhere: which settings are passwords (model.values), the ciphers (ciphers.py), what becomes of the values (driver),
-what audits compare (audit.seal).
+what audits compare (audit.fingerprints).
 Rules: the text says how it was encoded; settings count only for what is written, as in Kafka. A text of the old secret
 is read too, but the takeover waits until its broker wrote it again (gate.py). Audits read with code of their own
 (audit.passwords); Kafka's own class checks both (tests/e2e/test_password_vectors.py).

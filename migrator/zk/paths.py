@@ -95,7 +95,10 @@ def broker_id(broker: int | str) -> str:
 
 
 def presence(node: int) -> str:
-    """Ours, not Kafka's: the ephemeral znode of a controller that leads (node.presence). Nobody lists `/cluster`."""
+    """Ours, not Kafka's: the ephemeral znode of a controller that leads (node.zookeeper.presence).
+
+    Nobody lists `/cluster`.
+    """
     return f"{CLUSTER}/{PRESENCE_PREFIX}{node}"
 
 

@@ -20,6 +20,7 @@ from migrator.findings.road import (
     FINALIZE_NOT_APPROVED,
     LOG_NOT_OBSERVED,
     NO_FLEET,
+    SOAK_WITHOUT_DISK,
 )
 from migrator.findings.service import AUDIT_OVERDUE
 from migrator.model.values import MigrationState
@@ -300,6 +301,21 @@ def or_waived(road: RoadEvidence, condition: Condition, node: int | None = None)
     return condition
 
 
+def snapshots_are_written(road: RoadEvidence) -> Condition:
+    """By each stock controller since it took the place of ours; one that cannot be listed needs a waiver."""
+    soak, voters = road.soak, {each.id for each in road.voters}
+    missing = sorted(voters - set(soak.snapshots if soak else ()))
+    unlisted = set(() if soak is None else soak.not_listed)
+    waivers = {node: found for node in unlisted if (found := road.waiver(SOAK_WITHOUT_DISK.code, node)) is not None}
+    left = [node for node in missing if node not in waivers]
+    blind = sorted(unlisted - waivers.keys())
+    said = f"controllers {left} wrote no snapshot in the soak" if left else "every controller wrote one in the soak"
+    said += f" (the directories of {blind} cannot be listed)" if blind else ""
+    said += "".join(f"; {node} is waived by {each.owner}: {each.reason}" for node, each in sorted(waivers.items()))
+    codes = (SOAK_WITHOUT_DISK.code,) if unlisted else ()
+    return Condition("every stock controller wrote a snapshot", bool(voters) and not left, said, codes)
+
+
 def canary_is_well(road: RoadEvidence) -> tuple[Condition, ...]:
     """Nothing where the inventory wants no canary traffic."""
     canary = road.canary
@@ -391,19 +407,6 @@ def every_broker_is_present(evidence: Evidence) -> Condition:
 def a_broker_is_controller(evidence: Evidence) -> Condition:
     said = f"the holder is {evidence.holder}" + ("" if evidence.holder_id is None else f" (node {evidence.holder_id})")
     return Condition("a ZooKeeper-mode broker is controller", evidence.holder is Holder.ZOOKEEPER_BROKER, said)
-
-
-def may_go_on_joining(evidence: Evidence) -> tuple[Condition, ...]:
-    """Before a broker is restarted with the migration settings; its partitions are those that ZooKeeper has."""
-    road = road_of(evidence)
-    return (
-        log_is_observed(road),
-        every_broker_is_present(evidence),
-        a_broker_is_controller(evidence),
-        *replicas_are_whole(road),
-        no_file_forbids_the_takeover(road),
-        nothing_waits_for_restart(road),
-    )
 
 
 def no_file_forbids_the_takeover(road: RoadEvidence) -> Condition:

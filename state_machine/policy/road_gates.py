@@ -1,7 +1,8 @@
 """What has to hold before each step from dual-write to the end.
 
 In:   `Evidence` with its `road`. Out: a `Verdict`.
-Elsewhere: gates before dual-write (gates.py), conditions that several gates share (road_conditions.py), gates of the
+Elsewhere: gates before dual-write (gates.py), what a gate shares with the stops and starts behind it
+(step_conditions.py), conditions that several gates share (road_conditions.py), gates of the
 way back (way_back_gates.py), which gate guards which edge (phases.py), what is looked at (road_observations.py).
 Source: Kafka 3.9 `ActivationRecordsGenerator.recordsForNonEmptyLog` finalizes by the flag of the one node that becomes
 active, so that the first start without it decides for the whole cluster.
@@ -15,7 +16,6 @@ from typing import Final
 from migrator.control_api.states import State
 from migrator.findings.road import (
     NO_FLEET,
-    SOAK_WITHOUT_DISK,
 )
 from migrator.findings.service import AUDIT_OVERDUE, NOT_OBSERVED
 from migrator.model.levels import level_name
@@ -45,21 +45,20 @@ from state_machine.policy.road_conditions import (
     every_voter_is_stock,
     files_are_as_rendered,
     fleet_is_operable,
-    guards_are_proven,
     is_approved,
     log_is_observed,
-    may_go_on_joining,
     not_read,
-    nothing_waits_for_restart,
     or_waived,
     replicas_are_whole,
     rests_on,
     road_of,
+    snapshots_are_written,
     state_is,
     voters_follow,
     zookeeper_follows,
 )
 from state_machine.policy.road_observations import LevelsObserved, RoadEvidence, Roll, SoakObserved
+from state_machine.policy.step_conditions import When, conditions_of
 
 MISSED_WORTH_NAMING_S: Final = 60.0
 
@@ -82,8 +81,7 @@ def may_join_brokers(evidence: Evidence) -> Verdict:
             Condition(
                 "the driver waits for brokers", evidence.driver_state == State.WAIT_BROKERS, driver_text(evidence)
             ),
-            no_later_kafka(evidence.later),
-            *may_go_on_joining(evidence),
+            *conditions_of(evidence, Roll.JOIN, When.GATE),
             Condition(
                 "the rolling restart is not begun yet", not begun.nodes, begun.text if begun.nodes else "it is not"
             ),
@@ -98,16 +96,11 @@ def may_roll_brokers(evidence: Evidence) -> Verdict:
         (
             not_paused(evidence),
             observed_at(evidence),
-            no_later_kafka(evidence.later),
             *schedule_checks(evidence.audits),
             Condition("the driver is in dual-write", evidence.driver_state == State.DUAL_WRITE, driver_text(evidence)),
             fleet_is_operable(road),
             brokers_are_those_of_the_cluster(evidence),
-            log_is_observed(road),
-            every_broker_is_ready(road),
-            *replicas_are_whole(road),
-            zookeeper_follows(road),
-            nothing_waits_for_restart(road),
+            *conditions_of(evidence, Roll.KRAFT, When.GATE),
             backup_is_taken(road),
         )
     )
@@ -122,24 +115,18 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
         (
             not_paused(evidence),
             observed_at(evidence),
-            no_later_kafka(evidence.later),
             *schedule_checks(evidence.audits),
-            log_is_observed(road),
             fleet_is_operable(road),
             brokers_are_those_of_the_cluster(evidence),
             _roll_is_complete(road, Roll.KRAFT, "every broker was restarted into KRaft mode"),
             every_registration_is_kraft(road),
             directories_are_assigned(road),
-            every_broker_is_ready(road),
-            *replicas_are_whole(road),
-            zookeeper_follows(road),
+            *conditions_of(evidence, Roll.STOCK, When.GATE),
             Condition(
                 "/migration has an offset above 0 (at -1 stock stays inactive)",
                 offset is not None and offset > 0,
                 "/migration has no offset" if offset is None else f"the offset is {offset}",
             ),
-            claim_is_ours(evidence),
-            voters_follow(road),
             Condition(
                 "nothing in the log or in ZooKeeper stops a stock controller",
                 against == "",
@@ -150,7 +137,6 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
             ),
             files_are_as_rendered(road),
             *controllers_have_one_file(road),
-            *guards_are_proven(road),
             backup_is_taken(road),
         )
     )
@@ -201,11 +187,9 @@ def controllers_are_replaced(evidence: Evidence) -> Verdict:
     return Verdict(
         (
             observed_at(evidence),
-            log_is_observed(road),
-            no_later_kafka(evidence.later),
             _roll_is_complete(road, Roll.STOCK, "every controller was replaced by stock"),
             every_voter_is_stock(road),
-            voters_follow(road),
+            *conditions_of(evidence, Roll.SOAK, When.GATE),
             state_is(road, MigrationState.MIGRATION),
         )
     )
@@ -220,9 +204,7 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
         (
             not_paused(evidence),
             observed_at(evidence),
-            log_is_observed(road),
-            no_later_kafka(evidence.later),
-            every_registration_is_kraft(road),
+            *conditions_of(evidence, Roll.FINAL, When.GATE),
             Condition(
                 f"/brokers/ids is empty, and was for {least:g} s",
                 gone is not None and gone >= least,
@@ -231,7 +213,6 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
                 else f"/brokers/ids has been empty for {gone or 0:.0f} s{rests_on(road.gone_rests_on)}",
             ),
             directories_are_assigned(road),
-            *replicas_are_whole(road),
             every_voter_is_stock(road),
             Condition(
                 "every voter runs with the migration flag",
@@ -240,7 +221,6 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
                 if unready
                 else _all_voters(road, "registered as ready"),
             ),
-            voters_follow(road),
             state_is(road, MigrationState.MIGRATION),
             claim_is_ours(evidence),
             zookeeper_follows(road),
@@ -291,21 +271,6 @@ def _lasted(soak: SoakObserved) -> str:
     said = f"the soak has lasted {soak.age_s:.0f} s{rests_on(soak.rests_on)}"
     missed = soak.missed_s > MISSED_WORTH_NAMING_S
     return said + (f"; {soak.missed_s:.0f} s more were not observed, and do not count" if missed else "")
-
-
-def snapshots_are_written(road: RoadEvidence) -> Condition:
-    """By each stock controller since it took the place of ours; one that cannot be listed needs a waiver."""
-    soak, voters = road.soak, {each.id for each in road.voters}
-    missing = sorted(voters - set(soak.snapshots if soak else ()))
-    unlisted = set(() if soak is None else soak.not_listed)
-    waivers = {node: found for node in unlisted if (found := road.waiver(SOAK_WITHOUT_DISK.code, node)) is not None}
-    left = [node for node in missing if node not in waivers]
-    blind = sorted(unlisted - waivers.keys())
-    said = f"controllers {left} wrote no snapshot in the soak" if left else "every controller wrote one in the soak"
-    said += f" (the directories of {blind} cannot be listed)" if blind else ""
-    said += "".join(f"; {node} is waived by {each.owner}: {each.reason}" for node, each in sorted(waivers.items()))
-    codes = (SOAK_WITHOUT_DISK.code,) if unlisted else ()
-    return Condition("every stock controller wrote a snapshot", bool(voters) and not left, said, codes)
 
 
 def audit_follows_soak(evidence: Evidence) -> Condition:

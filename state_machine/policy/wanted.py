@@ -1,7 +1,7 @@
 """What each phase wants of the cluster's nodes: one row per phase.
 
 In:   nothing. Out: `WANTED`; with it page, status and metrics say whether a node is right.
-Elsewhere: what is observed of the nodes (nodes_seen.py), what a step requires (gates.py, road_gates.py).
+Elsewhere: what is observed of the nodes (api/nodes.py), what a step requires (gates.py, road_gates.py).
 Rules: a node is wrong only by what its phase wants. A broker in KRaft mode is wrong before the takeover and right after
 its restart; stock controllers answer at no control port, and that is no fault of theirs.
 """

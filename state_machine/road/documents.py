@@ -1,7 +1,8 @@
 """What the service keeps about a migration's road beside the journal: files, soak, intent, configured times.
 
 In:   nothing. Out: structs, each one row of JSON under its kind.
-Elsewhere: who writes them (file_watch.py, soak.py, finalize.py), what gates make of them (road_evidence.py).
+Elsewhere: who writes them (file_watch.py, soak.py, version_raise.py, own_znodes.py, zookeeper_end.py), what gates
+make of them (road_evidence.py).
 """
 
 from __future__ import annotations

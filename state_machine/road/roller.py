@@ -58,20 +58,16 @@ from state_machine.policy.later import no_later_kafka
 from state_machine.policy.road_conditions import (
     canary_is_well,
     claim_is_ours,
-    every_broker_is_ready,
-    every_registration_is_kraft,
     guards_are_proven,
     log_is_observed,
-    may_go_on_joining,
     nothing_waits_for_restart,
     replicas_are_settled,
     replicas_are_whole,
     road_of,
-    voters_follow,
     zookeeper_follows,
 )
-from state_machine.policy.road_gates import snapshots_are_written
 from state_machine.policy.road_observations import BROKERS, RoadEvidence, Roll
+from state_machine.policy.step_conditions import When, conditions_of, zookeeper_answers
 from state_machine.policy.way_back_gates import claim_is_gone, zookeeper_mode_is_possible
 from state_machine.processes import Launcher, process_mark
 from state_machine.road import controllers_back, joining, journal
@@ -272,6 +268,7 @@ class Roller:
                 last=self._last(snapshot, evidence, fleet, roll),
                 paused=snapshot.migration.paused or self._outside(fleet),
                 deadline_s=self._settings.node_deadline_s,
+                around=around_of(evidence, roll),
                 of_node={each: _ready_of(snapshot, evidence, roll, each, ready, work) for each in rows}
                 if roll in journal.WAYS_BACK
                 else {},
@@ -769,35 +766,20 @@ class Roller:
 def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
     """What has to hold before any node of this roll is stopped."""
     road = road_of(evidence)
-    back = (no_later_kafka(evidence.later), log_is_observed(road), *canary_is_well(road))
-    common = (log_is_observed(road), every_broker_is_ready(road), *replicas_are_whole(road), replicas_are_settled(road))
-    common = (no_later_kafka(evidence.later), *common, *canary_is_well(road))
-    zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
+    back = (no_later_kafka(evidence.later), log_is_observed(road), *canary_is_well(road), zookeeper_answers(evidence))
     match roll:
-        case Roll.JOIN:
-            joined = (no_later_kafka(evidence.later), *may_go_on_joining(evidence))
-            return Verdict((*joined, replicas_are_settled(road), *canary_is_well(road)))
-        case Roll.KRAFT:
-            return Verdict((*common, zookeeper_follows(road), nothing_waits_for_restart(road)))
         case Roll.BACK:
             # a flag that is on lets the broker halt when a directory is offline
             way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road, every=False))
-            return Verdict((*back, zookeeper, *way))
+            return Verdict((*back, *way))
         case Roll.ORIGINAL:
             return claim_is_gone(evidence)
         case Roll.OURS:
             follows = () if _ours_will_follow(road) else (zookeeper_follows(road),)
             guards = guards_are_proven(road, road.left_out)
-            return Verdict((*back, zookeeper, claim_is_ours(evidence), *follows, *guards))
-        case Roll.STOCK | Roll.SOAK:
-            # in the soak a controller restarts from a snapshot of its own
-            wrote = (snapshots_are_written(road),) if roll is Roll.SOAK else ()
-            # with the flag on, a stock controller does not start while ZooKeeper is away
-            claim = claim_is_ours(evidence)
-            guards = guards_are_proven(road)
-            return Verdict((*common, zookeeper, claim, zookeeper_follows(road), voters_follow(road), *guards, *wrote))
-        case Roll.FINAL:
-            return Verdict((*common, every_registration_is_kraft(road), voters_follow(road)))
+            return Verdict((*back, claim_is_ours(evidence), *follows, *guards))
+        case Roll.JOIN | Roll.KRAFT | Roll.STOCK | Roll.SOAK | Roll.FINAL:
+            return Verdict(conditions_of(evidence, roll, When.STOP))
 
 
 def _ready_of(snapshot: Snapshot, evidence: Evidence, roll: Roll, node: int, cluster: Verdict, work: _Work) -> Verdict:
@@ -839,6 +821,11 @@ def node_whole(
         broker = _broker_whole(evidence, roll, row, observed, quiet)
         return Verdict((*own, *broker, *(() if disks is None else (disks,))))
     return Verdict((*own, *_controller_whole(evidence, roll, row, observed)))
+
+
+def around_of(evidence: Evidence, roll: Roll) -> Verdict:
+    """Until a node of a way forward counts as whole. On a way back what is broken elsewhere holds nobody."""
+    return Verdict(() if roll in journal.WAYS_BACK else conditions_of(evidence, roll, When.WHOLE))
 
 
 def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition, ...]:

@@ -1,7 +1,7 @@
 """What goes wrong in one run, drawn from its seed.
 
 In:   a seed and the nodes of a story. Out: a `Plan`: where the story turns back, and faults at calls of the actuator.
-Elsewhere: how a fault is done (calls.py), what a run does about it (operator.py).
+Elsewhere: how a fault is done (calls.py), what a run does about it (run.py).
 Rules: a fault is named by node, act and how often that act was called, so that it is the same one in every run.
 """
 

@@ -45,7 +45,13 @@ class Acknowledged:
         if isinstance(request, CreateTopicsRequest):
             self._unknown.update(topic.name for topic in request.topics)
 
-    def answered(self, request: Message, reply: Any, asked_end: int) -> None:
+    def answered(self, request: Message, reply: Any, asked_end: int, known_end: int) -> None:
+        """known_end: where the log ended that the answering leader showed when it was asked.
+
+        It is behind `asked_end` in a leader that was deposed and has not heard of it, and while one publishes a large
+        change piece by piece. What it writes then is acknowledged like everything else; what it says without writing
+        is as old as that, and nobody was told of anything newer. (Stock's leader knows no better either.)
+        """
         kind = type(request).__name__.removesuffix("Request")
         errors = 0
         match request:
@@ -73,7 +79,7 @@ class Acknowledged:
             case BrokerRegistrationRequest():
                 errors = int(not self._registered(request, reply))
             case BrokerHeartbeatRequest():
-                errors = int(not self._heard(request, reply, asked_end))
+                errors = int(not self._heard(request, reply, min(asked_end, known_end)))
         self.answers[f"{kind} {'refused in part' if errors else 'done'}"] += 1
 
     def at_the_end(self) -> None:

@@ -143,6 +143,7 @@ class WatchedMachine:
         world.count("elections")
         world.tell(f"voter {self._node.id} leads epoch {epoch}")
         world.checked(lambda: world.ledger.led(epoch, self._node.id))
+        self._node.led_from = start
         self._node.controller.lead(epoch, start)
 
     def stop_leading(self, epoch: int) -> None:
@@ -166,6 +167,7 @@ class ControllerVoter(ShellNode):
     """One controller, through all its lives; its directory is never lost."""
 
     world: RequestWorld
+    led_from = 0
 
     def __init__(self, number: int, world: RequestWorld) -> None:
         self.controller: ActiveController
@@ -175,6 +177,10 @@ class ControllerVoter(ShellNode):
 
     def _powered(self) -> Any:
         return None
+
+    def known_end(self) -> int:
+        """Where the log ends that it shows: what came before its own epoch, and what it has published since."""
+        return max(self.led_from, self.controller.image.position.offset + 1) if hasattr(self, "controller") else 0
 
     def run(self, work: Any) -> asyncio.Task[Any]:
         """Something of this life."""
@@ -371,6 +377,7 @@ class RequestWorld(ShellWorld):
         self.operations += 1
         await asyncio.sleep(self.rng.random() * 0.01)
         node, end = self.leader(), self.log.end
+        known = end if node is None else node.known_end()
         reply = None if node is None else await node.submit(request, version)
         kind = type(request).__name__.removesuffix("Request")
         if reply is None:
@@ -379,7 +386,7 @@ class RequestWorld(ShellWorld):
             return None
         assert node is not None
         self.tell(_Answer(node.id, kind, request, reply))
-        self.checked(lambda: self.acknowledged.answered(request, reply, end))
+        self.checked(lambda: self.acknowledged.answered(request, reply, end, known))
         await asyncio.sleep(self.rng.random() * 0.005)
         return reply
 

@@ -14,6 +14,7 @@ import pytest
 from migrator.model.image import Image
 from migrator.model.values import NO_LEADER, MigrationState
 from migrator.wire.batch import build_batch
+from migrator.wire.messages.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from migrator.wire.messages.metadata import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -23,6 +24,7 @@ from migrator.wire.messages.metadata import (
 )
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
+from tests.sim.acknowledged import Acknowledged
 from tests.sim.cluster import ClusterLog
 from tests.sim.invariants import Violation
 from tests.sim.mutants import REQUEST_MUTANTS, Mutant
@@ -178,3 +180,16 @@ def test_what_was_refused_must_not_be_committed() -> None:
     check(log.settings, "1000008", 9)
     with pytest.raises(Violation, match="1000007"):
         check(log.settings, "1000007", 9)
+
+
+@pytest.mark.parametrize(("known_end", "refused"), [(4, True), (3, False)], ids=["it had shown that", "it had not"])
+def test_a_leader_may_say_what_it_has_shown_and_nothing_older(known_end: int, refused: bool) -> None:
+    """Broker 1 is fenced at offset 3. A leader that was deposed before that may still say that it is not."""
+    log = a_log(brokers(1, 2, 3), [fenced(1)])
+    request, reply = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0), BrokerHeartbeatResponse(is_fenced=False)
+    told = Acknowledged(log)
+    if refused:
+        with pytest.raises(Violation, match="broker 1 is fenced: False"):
+            told.answered(request, reply, asked_end=4, known_end=known_end)
+    else:
+        told.answered(request, reply, asked_end=4, known_end=known_end)

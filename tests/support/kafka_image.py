@@ -2,7 +2,8 @@
 
 In:   text of `kafka-dump-log --cluster-metadata-decoder`; or an image of ours.
 Out:  `Facts`: what is known, by a key such as ("topic", id) or ("partition", id, 3), in values that compare.
-Elsewhere: running the tool (lab.tools). Nothing here may use controller.replay or wire: that is what is looked at.
+Elsewhere: running the tool (lab.servers.tools). Nothing here may use controller.replay or wire: that is what is
+looked at.
 Source: Kafka 3.9 `*Delta.replay`, `PartitionRegistration.merge`; facts raft-and-controller 5.2, 7.
 """
 

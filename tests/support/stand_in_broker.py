@@ -2,7 +2,7 @@
 
 In:   which broker it is, and the tree that it pretends to hold (tests/support/seeded_tree.py).
 Out:  `StandInBroker.told`: every request of a controller, with the moment at which its answer was handed to the socket.
-Elsewhere: who starts it (copy.py, dual_write.py).
+Elsewhere: who starts it (benchmarks/takeovers.py, benchmarks/brokers.py, e2e/trouble_stage.py).
 It registers in ZooKeeper and with the controller, sends heartbeats, says that it has every log and topic of the tree,
 and takes every order without error. Requests are not decoded before they are answered: its time is not measured.
 """

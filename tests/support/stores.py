@@ -15,7 +15,7 @@ from state_machine.tables import Base
 
 
 def a_store(directory: Path) -> Store:
-    """A file without Alembic, which takes longer; `test_database.py` shows that both make the same tables.
+    """A file without Alembic, which takes longer; `test_store.py` shows that both make the same tables.
 
     Not synchronous: crashes are played inside this process, and no power is cut here.
     """

@@ -1,6 +1,6 @@
 """Brokers in ZooKeeper mode as a controller sees them: what they believe after the requests that they got.
 
-In:   orders (driver.tell), in the order of sending.
+In:   orders (driver.broker_updates), in the order of sending.
 Out:  per broker the metadata it would serve, who it thinks is alive, and the logs on its disk.
 Only the effect on state is modelled; elections, fetching and errors by stale leader epochs are not.
 Source: Kafka 3.9 `ZkMetadataCache.updateMetadata`, `ReplicaManager.becomeLeaderOrFollower` and `stopReplicas`.

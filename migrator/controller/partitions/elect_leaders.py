@@ -2,7 +2,8 @@
 
 In:   ElectLeaders: preferred (the first replica leads again) or unclean (anybody leads, rather than nobody).
 Out:  one PartitionChangeRecord per partition that changes; an answer per partition.
-Elsewhere: who may lead (elections.py), elections that nobody asks for (brokers.py, node.active_controller).
+Elsewhere: who may lead (elections.py), elections that nobody asks for (brokers.py,
+node.leader.active_controller).
 Source: Kafka 3.9 `ReplicationControlManager.electLeaders`. Asked for all partitions, those that need no election are
 left out of the answer. A partition that is named twice is decided once, stock decides it twice.
 """

@@ -1,7 +1,7 @@
 """Which decisions may concern so many partitions, ACLs or quotas that nothing else could be done meanwhile.
 
 In:   the image and a request. Out: whether the decision has to be made apart, on a thread, and appended in slices.
-Elsewhere: how that is done (node.active_controller), the decisions (requests.py).
+Elsewhere: how that is done (node.leader.active_controller), the decisions (requests.py).
 Why: to decide on 100,000 partitions takes 0.6 to 2 s, on 30,000 ACLs 0.5 to 1 s; a follower waits 2 s for its leader.
 Source: Kafka 3.9 `QuorumController` appends what is not atomic in batches of 10,000 records, and admits at most
 10,000 records of one user operation; what brokers cause (fencing, unfencing, shutdown, AlterPartition) has no limit.

@@ -2,7 +2,7 @@
 
 In:   a request, for whom (who is connected, or whose request a broker passed on), and how it is decided on if allowed.
 Out:  the decision on what is allowed of it; what is not is answered beside it, and nothing of that is decided.
-Elsewhere: who may do what (authorizer.py), who somebody is (node.server).
+Elsewhere: who may do what (authorizer.py), who somebody is (node.transport.authentication).
 Rules: brokers pass requests on before they look at permissions, so nobody else looks. A topic that somebody may not
 even see is answered like one that does not exist. A request that is not named here is refused.
 Source: Kafka 3.9 `ControllerApis`, `AclApis`.

@@ -2,8 +2,8 @@
 
 In:   what this controller's file says (`ControllerFileSettings`), what each broker says that it was set to, the tree.
 Out:  occurrences of findings; what only has to change before a broker runs in KRaft mode is a warning.
-Elsewhere: the rule about a broker's settings (model.broker_settings), asking brokers (node.survey), reading files
-(node.config, fleet.takeover_settings), the configuration in ZooKeeper (content.py).
+Elsewhere: the rule about a broker's settings (model.broker_settings), asking brokers (node.brokers.survey), reading
+files (node.config, fleet.takeover_settings), the configuration in ZooKeeper (content.py).
 Limits: brokers do not show values of keys that Kafka has no type for (`super.users`), nor secrets; of a secret it is
 seen whether it is set.
 Source: Kafka 3.9 `KafkaConfig`, `ServerConfigs`, `ZkConfigs`; docs/cases.md.

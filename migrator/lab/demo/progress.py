@@ -2,7 +2,7 @@
 
 In:   words; a function that tells the live counters.
 Out:  lines on standard output, each with the time since the beginning.
-Elsewhere: what is said (demo.py, report.py).
+Elsewhere: what is said (run.py, report.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In:   what the demo collected.
 Out:  `DemoReport`, its problems, and its last table.
-Elsewhere: collecting (demo.py), the service's own report of a migration (`zk2kraft report`).
+Elsewhere: collecting (demo/run.py), the service's own report of a migration (`zk2kraft report`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In:   `Options`.
 Out:  the story on standard output, a report as JSON; 0 when all evidence passed.
-Elsewhere: each part (cluster.py, control.py, service.py, changes.py, proof.py), what counts as
+Elsewhere: each part (lab/cluster.py, lab/service.py, traffic/control.py, traffic/proof.py, changes.py), what counts as
 passed (report.py).
 Every step goes through the service's REST API. The demo itself is the operator: it restarts brokers one at a time.
 """

@@ -2,7 +2,7 @@
 
 In:   a laboratory and a bootstrap address; then marks, topics to add and to drop, the order to stop.
 Out:  `Traffic`: a process of the laboratory, its status, its ledger.   Errors: Z2K-6013.
-Elsewhere: the process itself (traffic.py).
+Elsewhere: the process itself (traffic/run.py).
 Commands are lines of one JSON object, appended to a file that the traffic looks at ten times a second; its status
 tells how many lines it has carried out.
 """

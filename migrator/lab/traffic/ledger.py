@@ -127,7 +127,7 @@ Entry: TypeAlias = (
 
 
 class LedgerWriter:
-    """Appends entries; any thread may. `flush` is called often (traffic.py), so a kill loses a moment at most."""
+    """Appends entries; any thread may. `flush` is called often (traffic/run.py), so a kill loses a moment at most."""
 
     def __init__(self, path: Path) -> None:
         self._encoder = msgspec.json.Encoder()

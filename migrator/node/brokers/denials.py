@@ -3,7 +3,7 @@
 In:   denied requests: the operation that is lacked, the principal, and where it asks from.
 Out:  a log line for the first of its kind, then one a minute with how many there were; what was denied lately, for the
       status of the controller; a finding for each principal that lacks what brokers and controllers need.
-Elsewhere: who may do what (controller.permissions).
+Elsewhere: who may do what (controller.security.permissions).
 A peer that is not allowed asks again some dozens of times a second.
 """
 

@@ -3,7 +3,7 @@
 In:   what the loop assigns, and the changes that acts report or return; the loop takes them, one at a time.
 Out:  the same, for status and metrics; a `DriverView` for the acts.
 Elsewhere: which states there are (driver.machine), which changes (act.py, with the table of fields), what is shown
-(status.py).
+(process/status.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In:   who leads, what the log says of the controllers.
 Out:  a ControllerRegistration to the leader until the log has it.
-Elsewhere: the leader registers itself when it begins to lead (process.py), the record (controller.brokers).
+Elsewhere: the leader registers itself when it begins to lead (process/controller.py), the record (controller.brokers).
 Source: Kafka 3.9 `ControllerRegistrationManager`.
 """
 

@@ -2,7 +2,8 @@
 
 In:   a metadata directory, formatted or not; it is only read.
 Out:  nothing, or Z2K-3020 naming the file that says so.
-Elsewhere: the voters that we go by (config.py), the files themselves (log_store.py, snapshot_files.py, storage.py).
+Elsewhere: the voters that we go by (config/properties.py), the files themselves (log_store.py, snapshot_files.py,
+storage.py).
 Rules: to be asked before anything is written: with other voters than the rest of a quorum one counts other majorities.
 A file that cannot be read says nothing here; whoever opens it next says what is wrong with it.
 Source: KIP-853; Kafka 3.9 `Formatter.writeDynamicQuorumSnapshot`, `KRaftControlRecordStateMachine`.

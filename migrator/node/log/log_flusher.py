@@ -2,7 +2,8 @@
 
 In:   orders of the core (`Flush`), the log.
 Out:  the end that is on disk, when it is; the end of this flusher, whatever ended it; how long the disk is silent.
-Elsewhere: what follows from a flush, or from none (raft.leading, raft.following), who ends the process (process.py).
+Elsewhere: what follows from a flush, or from none (raft.leading, raft.following), who ends the process
+(process/controller.py).
 Rules: it has its own thread from the start, so no other work of the process keeps a flush waiting, and none needs a new
 thread. It never ends by itself: its end is the end of this voter, for a voter that leads without it commits nothing and
 says nothing of it. A silent disk is told of while it lasts.

@@ -2,7 +2,7 @@
 
 In:   a `NodeConfig`, an open log.
 Out:  the voter, the settings of the active controller, the log replayed.
-Elsewhere: starting anything (process.py), reading and checking the files (config.py, storage.py).
+Elsewhere: starting anything (controller.py), reading and checking the files (config/properties.py, storage.py).
 """
 
 from __future__ import annotations

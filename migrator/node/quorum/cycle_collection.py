@@ -2,7 +2,7 @@
 
 In:   `bound_pauses`, once in a process.
 Out:  nothing; the event loop is not held up by the collector as the cluster grows.
-Elsewhere: the window, in which nothing is collected at all (calm.py).
+Elsewhere: the window, in which nothing is collected at all (quiet_time.py).
 Why: a full collection looks at every container of the process: 0.25 s at 300,000 partitions, again and again while
 they change, of the leader and of every follower. Images are trees, which reference counts free, frozen or not.
 The price: a cycle that was frozen and became garbage later (a closed connection, say) is kept until the next thaw.

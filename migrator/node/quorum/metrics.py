@@ -3,7 +3,7 @@
 In:   moments of the shell (raft_node, active_controller, server), and the status of the process at a scrape.
 Out:  the text of `/metrics`, for Prometheus. Names, help and units are here and nowhere else; docs/metrics.md has them
       as a table, which a unit test compares with this module.
-Elsewhere: serving it (control.py), Kafka's own names (nobody yet), the service's metrics (api).
+Elsewhere: serving it (process/control.py), Kafka's own names (nobody yet), the service's metrics (api).
 Rules: observed on the loop's thread only; a scrape on another thread reads single values and copies of lists, so a sum
 may be one observation behind its count. An observation costs less than a microsecond. Times are seconds.
 

@@ -2,7 +2,8 @@
 
 In:   events for the core (records to append, requests of voters and observers).
 Out:  effects carried out in their order: promises on disk first, then what depends on them.
-Elsewhere: the decisions (raft.voter), the bytes on sockets (server.py, peers.py), the records (active_controller.py).
+Elsewhere: the decisions (raft.voter), the bytes on sockets (listener/server.py, peers.py), the records
+(active_controller.py).
 Rules: effects are carried out one after the other, whoever causes new ones meanwhile; they wait behind those that are
 there. Flushing runs on a thread of its own (log_flusher.py), snapshots of our own are written on another; nothing else
 of the log leaves the loop. What the disk refuses ends this voter, and no other: it is its disk.

@@ -2,7 +2,7 @@
 
 In:   host and port; where there is room (connections.py).
 Out:  a reader and a writer for each connection.
-Elsewhere: what is said on it (server.py).
+Elsewhere: what is said on it (listener/server.py).
 asyncio's own server takes a hundred connections at once before anybody can refuse one, and with no descriptor left it
 stops for a second: the log would have lacked its own by then.
 """

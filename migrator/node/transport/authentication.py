@@ -3,7 +3,8 @@
 In:   for who listens: requests in their order. For who connects: an open connection.
 Out:  for who listens: `ConnectionAuthentication`, the answers until the client is authenticated. Before that, only
       ApiVersions, SaslHandshake and SaslAuthenticate are answered. For who connects: the conversation, done.
-Elsewhere: the mechanisms (sasl.py), TLS below all of it (tls.py), the connection (server.py, broker_client.py).
+Elsewhere: the mechanisms (sasl.py), TLS below all of it (tls.py), the connection (listener/server.py,
+broker_client.py).
 Source: Kafka 3.9 `SaslServerAuthenticator`, `SaslClientAuthenticator`. Left out: handshakes of version 0, whose tokens
 have no headers (clients before 1.0), and re-authentication; a session has no end here, and says so (lifetime 0).
 """

@@ -2,7 +2,7 @@
 
 In:   a `ListenerSecurity`, read once at the start; its keys and certificates are followed on disk.
 Out:  `ClientSecurity.open`: a connection on which the next bytes are requests. Raises OSError or TimeoutError.
-Elsewhere: what is then asked (broker_client.py); the other end of it (server.py).
+Elsewhere: what is then asked (broker_client.py); the other end of it (listener/server.py).
 Source: Kafka 3.9 `SaslClientAuthenticator`; SaslHandshake 1 and SaslAuthenticate 2, which every Kafka that can be
 migrated has.
 """

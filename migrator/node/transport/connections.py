@@ -2,7 +2,7 @@
 
 In:   sockets that were accepted, on whatever listener; what each connection does, asking or silent.
 Out:  a place for a connection, or none; the end of one that has been silent for the longest time.
-Elsewhere: what is said on a connection (server.py), the limits in the file (config.py).
+Elsewhere: what is said on a connection (listener/server.py), the limits in the file (config/properties.py).
 Rules: the log, ZooKeeper and the other voters never lack a descriptor because of connections: those get a part of the
 process's descriptors, and when it is used up the longest silent connection is closed for a new one. So a voter or a
 broker gets in, however many connections lie idle. Nobody is closed while its request is being answered. Newcomers, who

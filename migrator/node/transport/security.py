@@ -2,7 +2,7 @@
 
 In:   the keys of the file; a key with the listener's prefix (`listener.name.controller.ssl.…`) wins over the plain one.
 Out:  `ListenerSecurity`: values only, with every secret kept out of its text. Nothing is opened yet.
-Elsewhere: stores and keys read from disk (tls.py), conversations (sasl.py), who uses them (server.py and others),
+Elsewhere: stores and keys read from disk (tls.py), conversations (sasl.py), who uses them (listener/server.py, others),
 values that came from config providers (config/providers.py): their keys arrive here as `hidden`.
 Errors: Z2K-3021 for TLS and Z2K-3022 for SASL that cannot be honoured, by the name of the key and never with its value.
 Source: Kafka 3.9 `ChannelBuilders`, `JaasContext.loadServerContext`, `DefaultSslEngineFactory`, `SslConfigs`. A login

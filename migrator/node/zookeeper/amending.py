@@ -2,7 +2,7 @@
 
 In:   a session, a tree as read, what the log says, the claim.
 Out:  the tree as it is afterwards; what was done, and what is left, as findings.
-Elsewhere: which oddity is put right how (driver.amends), the difference itself (dual_write.py).
+Elsewhere: which oddity is put right how (driver.amends), the difference itself (driver/reconciling.py).
 On a thread.
 """
 

@@ -18,7 +18,7 @@ from migrator.fleet.ansible import parse_listed
 from migrator.fleet.importing import Assumed, Imported, import_nodes
 from migrator.fleet.inventory import check_inventory, parse_inventory
 from migrator.fleet.properties_file import parse_properties
-from migrator.fleet.strict_yaml import dump_yaml
+from migrator.fleet.strict_yaml import dump_yaml, load_yaml
 from tests.support.inventories import an_inventory
 
 LISTED: dict[str, Any] = {
@@ -298,17 +298,70 @@ def test_what_ansible_warns_of_is_said_each_warning_once_and_the_inventory_is_re
     assert "same name: k1" in found[1]
 
 
+OF_ANSIBLE: dict[str, tuple[str, str, list[tuple[str, int | None]], list[str]]] = {
+    "comments behind headers and children": ("h.ini", HEADER_COMMENT, [("k1", 1), ("k2", 2), ("k3", 3)], []),
+    "comments behind hosts and variables, and a range": (
+        "h.ini",
+        "[kafka_broker]  # all\nk[1:2]  # both\nk3 broker_id=3 # the third\n\n[kafka_connect] # none of them\nw1\n",
+        [("k3", 3), ("k1", None), ("k2", None)],
+        [],
+    ),
+    "a comment behind the header of variables": (
+        "h.ini",
+        "[kafka_broker]\nk1\n\n[kafka_broker:vars]  # of all\nbroker_id=7\n\n[kafka_connect]\nw1\n",
+        [("k1", 7)],
+        [],
+    ),
+    "hosts before any group": ("h.ini", VARIABLES_ELSEWHERE, [("10.20.0.11", 1), ("10.20.0.12", 2)], []),
+    "variables in the line of another group": (
+        "h.ini",
+        "[zookeeper]\nk1 ansible_host=10.20.0.11 broker_id=1\nk2 broker_id=2\n\n[kafka_broker]\nk1\nk2\n",
+        [("10.20.0.11", 1), ("k2", 2)],
+        [],
+    ),
+    "variables of another group of the host": (
+        "h.ini",
+        "[kafka_broker]\nk1\nk2\n\n[rack_a]\nk1\n\n[rack_a:vars]\nbroker_id=1\nansible_host=10.20.0.11\n",
+        [("10.20.0.11", 1), ("k2", None)],
+        [],
+    ),
+    "a vault and an anchor": ("h.yml", VAULT_AND_ANCHOR, [("k1", 1), ("k2", 2)], ["Z2K-7062"]),
+    "a text that is unsafe": (
+        "h.yml",
+        "kafka_broker: {hosts: {k1: {broker_id: 1, ansible_host: !unsafe 10.20.0.11}}}\n",
+        [("10.20.0.11", 1)],
+        [],
+    ),
+    "a key that stands twice": (
+        "h.yml",
+        "kafka_broker:\n  hosts:\n    k1: {broker_id: 1, broker_id: 2}\n",
+        [("k1", 2)],
+        ["Z2K-7062"],
+    ),
+    "a template": (
+        "h.yml",
+        "kafka_broker: {hosts: {k1: {broker_id: 1, ansible_host: '{{ inventory_hostname }}.example.com'}}}\n",
+        [("", 1)],
+        ["Z2K-7050"],
+    ),
+    "YAML in a file without an ending": ("hosts", "kafka_broker: {hosts: {k1: {broker_id: 1}}}\n", [("k1", 1)], []),
+    "a directory": ("prod/hosts", "[kafka_broker]\nk1 broker_id=1\n", [("k1", 1)], []),
+}
+
+
 @pytest.mark.skipif(shutil.which("ansible-inventory") is None, reason="Ansible is not installed")
-@pytest.mark.parametrize(
-    ("name", "text", "count"),
-    [("h.ini", HEADER_COMMENT, 3), ("h.ini", VARIABLES_ELSEWHERE, 2), ("h.yml", VAULT_AND_ANCHOR, 2)],
-)
-def test_ansible_itself_reads_comments_early_variables_vaults_and_anchors(
-    tmp_path: Path, name: str, text: str, count: int
+@pytest.mark.parametrize(("name", "text", "expected", "codes"), OF_ANSIBLE.values(), ids=OF_ANSIBLE)
+def test_ansible_itself_says_hosts_and_ids_and_nobody_else_is_a_broker(
+    tmp_path: Path, name: str, text: str, expected: list[tuple[str, int | None]], codes: list[str]
 ) -> None:
-    (tmp_path / name).write_text(text)
-    _, said, _ = cli("inventory", "import", "--ansible", tmp_path / name)
-    assert said.count("host:") == count
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    _, said, errors = cli("inventory", "import", "--ansible", file.parent if "/" in name else file)
+    found = load_yaml(said.encode())["brokers"]
+    assert [(node.get("host", ""), node.get("id")) for node in found] == expected
+    assert [code for code in ("Z2K-7050", "Z2K-7062") if code in errors] == codes
+    assert "VAULT" not in said + errors
 
 
 # --- inventories written by hand --------------------------------------------------------------------------

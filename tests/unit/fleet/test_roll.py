@@ -159,6 +159,23 @@ def test_the_next_node_waits_until_the_last_one_is_whole() -> None:
     assert decide(entries, now(nodes={1: seen(whole=WHOLE)})) == Reached(1, RollStep.WHOLE)
 
 
+def test_a_node_counts_as_whole_when_the_cluster_is_as_before_its_stop_too_and_does_not_fail_of_the_cluster() -> None:
+    late, whole = broker(1, RollStep.STARTED, began_s=61.0), {1: seen(whole=WHOLE)}
+    decision = decide([late, broker(2)], now(nodes=whole, around=NOT_READY, deadline_s=60.0))
+    assert decision == Wait(
+        "broker 1 is whole, and the cluster is not as before its stop: nothing is under-replicated: 3 are"
+    )
+    assert decide([late, broker(2)], now(nodes=whole, around=READY, deadline_s=60.0)) == Reached(1, RollStep.WHOLE)
+    assert isinstance(decide([late], now(nodes={1: seen()}, around=NOT_READY, deadline_s=60.0)), Fail)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_node_on_its_way_back_does_not_wait_for_the_cluster(alone: bool) -> None:
+    there = broker(1, RollStep.STARTED, back=True, alone=alone)
+    found = decide([there], now(nodes={1: seen(whole=WHOLE)}, around=NOT_READY))
+    assert found == Reached(1, RollStep.BACK if alone else RollStep.WHOLE)
+
+
 def test_a_broker_on_its_way_back_waits_until_its_registration_of_before_is_fenced() -> None:
     """Kafka answers DUPLICATE_BROKER_REGISTRATION while the session before is valid."""
     entry = broker(1, RollStep.WRITTEN, back=True)

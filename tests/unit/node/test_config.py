@@ -184,7 +184,11 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
         ({"zk2kraft__waive": "*:50%"}, "zk2kraft.waive", "would waive every partition"),
         ({"control__plane__listener__name": "X"}, "control.plane.listener.name", "none"),  # F-53
         ({"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"}, "listeners", "PLAINTEXT is not in controller"),
-        ({"listeners": "OTHER://:9093"}, "listeners", "OTHER has no protocol in listener.security.protocol.map"),
+        (
+            {"listeners": "OTHER://:9093", "listener__security__protocol__map": "CONTROLLER:PLAINTEXT"},
+            "listener.security.protocol.map",
+            "no protocol for OTHER, which is in listeners",
+        ),
         ({"listeners": "CONTROLLER://:99999"}, "listeners", "host:port"),
         ({"listeners": "CONTROLLER:9093"}, "listeners", "host:port"),
         ({"listener__security__protocol__map": "CONTROLLER:TLS"}, "listener.security.protocol.map", "'TLS'"),

@@ -98,16 +98,30 @@ def test_a_controller_asks_for_the_login_that_its_file_wants_in_whatever_case_it
 @pytest.mark.parametrize(
     ("text", "key", "reason"),
     [
-        (MAP_LACKS_CONTROLLER, "listeners", "CONTROLLER has no protocol in listener.security.protocol.map"),
-        (changed(MAP_LOWER_CASE, (MAP, "listener.security.protocol.map=\n")), "listeners", "CONTROLLER has no"),
+        (MAP_LACKS_CONTROLLER, "listener.security.protocol.map", "no protocol for CONTROLLER"),
+        (
+            changed(MAP_LOWER_CASE, (MAP, "listener.security.protocol.map=\n")),
+            "listener.security.protocol.map",
+            "no protocol for CONTROLLER",
+        ),
+        (
+            changed(MAP_LOWER_CASE, (",controller:SASL_PLAINTEXT", "")),
+            "listener.security.protocol.map",
+            "no protocol for CONTROLLER",
+        ),
+        (
+            f"{MAP_LOWER_CASE}advertised.listeners=CONTROLLER://c1:31201,EXTERNAL://c1:31202\n",
+            "listener.security.protocol.map",
+            "no protocol for EXTERNAL",
+        ),
         (
             changed(
                 MAP_LOWER_CASE,
                 (NAMES, "controller.listener.names=CONTROLLER,SECOND\n"),
                 (LISTENERS, "listeners=CONTROLLER://127.0.0.1:31201,SECOND://127.0.0.1:31202\n"),
             ),
-            "listeners",
-            "SECOND has no protocol",
+            "listener.security.protocol.map",
+            "no protocol for SECOND",
         ),
         (
             changed(
@@ -169,7 +183,9 @@ def test_a_controller_asks_for_the_login_that_its_file_wants_in_whatever_case_it
         (f"{MAP_LOWER_CASE}control.plane.listener.name=\n", "control.plane.listener.name", "none"),
     ],
 )
-def test_a_file_with_which_stock_ends_at_its_start_ends_ours_by_the_same_key(text: str, key: str, reason: str) -> None:
+def test_a_file_with_which_stock_ends_at_its_start_ends_ours_by_the_key_to_correct(
+    text: str, key: str, reason: str
+) -> None:
     found = refused_key(text)
     assert found[0] == key
     assert reason in found[1]

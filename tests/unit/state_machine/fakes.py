@@ -1,7 +1,7 @@
 """Fakes at the edge of the service: a controller behind its control port, ZooKeeper, processes, our commands.
 
 `FakeController` answers the routes and has the status keys of the real one; `tests/e2e/test_service.py` compares the
-keys, `test_fake_controller.py` the routes and the token.
+keys, `test_fakes.py` the routes and the token.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from state_machine.operations import may_send_back
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.tables import Migration, RoadNode
+from tests.unit.state_machine.fakes import diverged
 from tests.unit.state_machine.world import World
 
 BROKERS = (0, 1, 2)
@@ -271,6 +272,23 @@ def test_a_pause_leaves_no_broker_half_done(world: Rolling) -> None:
     asyncio.run(story())
     assert world.acts == ["stop 0", "start 0"]
     assert "paused before broker 1" in world.waiting
+
+
+def test_the_last_broker_is_not_whole_and_does_not_fail_while_the_cluster_is_not_as_before_its_stop(
+    world: Rolling,
+) -> None:
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(2) == "STARTED")
+        world.controller.divergence = diverged("WITHIN", records=5)
+        await world.turn(310)
+        assert world.step(2) == "STARTED"
+        assert "broker 2 is whole, and the cluster is not as before its stop" in world.waiting
+        assert "ZooKeeper is 5 records behind the log" in world.waiting
+        world.controller.divergence = diverged("WITHIN", records=0)
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
 
 
 def test_a_stray_directory_after_a_restart_stops_the_roll(world: Rolling) -> None:

@@ -1,0 +1,108 @@
+"""What has to hold of the cluster in each step of the road: one list for its gate, each stop and each start.
+
+In:   `Evidence`, and which rolling restart. Out: the conditions of the list that count at that moment.
+Elsewhere: what else a gate asks (road_gates.py), what is asked of the node that was started, and the ways back, which
+ask less on purpose (road/roller.py), that a node counts as whole with the list only (migrator.fleet.roll).
+Rules: a condition about the cluster is added to a list here, and to nothing else: then it closes the gate, stops no
+further node, and lets no node count as whole. What does not count at one of the three stands here with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from migrator.model.verdict import Condition
+from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.later import no_later_kafka
+from state_machine.policy.road_conditions import (
+    a_broker_is_controller,
+    canary_is_well,
+    claim_is_ours,
+    every_broker_is_present,
+    every_broker_is_ready,
+    every_registration_is_kraft,
+    guards_are_proven,
+    log_is_observed,
+    no_file_forbids_the_takeover,
+    nothing_waits_for_restart,
+    replicas_are_settled,
+    replicas_are_whole,
+    road_of,
+    snapshots_are_written,
+    voters_follow,
+    zookeeper_follows,
+)
+from state_machine.policy.road_observations import Roll
+
+Asked: TypeAlias = Callable[[Evidence], tuple[Condition, ...]]
+
+
+class When(StrEnum):
+    GATE = "in the gate of the step"
+    STOP = "before each stop"
+    WHOLE = "until a node that was started counts as whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Some conditions of one list. never: when they do not count, and why."""
+
+    asked: Asked
+    never: Mapping[When, str]
+
+
+def _need(asked: Asked, never: Mapping[When, str] | None = None) -> Need:
+    return Need(asked, never or {})
+
+
+def zookeeper_answers(evidence: Evidence) -> Condition:
+    return Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
+
+
+_LATER: Final = _need(lambda evidence: (no_later_kafka(evidence.later),))
+_LOG: Final = _need(lambda evidence: (log_is_observed(road_of(evidence)),))
+_READY: Final = _need(lambda evidence: (every_broker_is_ready(road_of(evidence)),))
+_REPLICAS: Final = _need(lambda evidence: replicas_are_whole(road_of(evidence)))
+_SETTLED: Final = _need(lambda evidence: (replicas_are_settled(road_of(evidence)),))
+_CANARY: Final = _need(lambda evidence: canary_is_well(road_of(evidence)))
+_FOLLOWS: Final = _need(lambda evidence: (zookeeper_follows(road_of(evidence)),))
+_RESTARTS: Final = _need(
+    lambda evidence: (nothing_waits_for_restart(road_of(evidence)),),
+    {When.WHOLE: "brokers are compared anew once the node is whole, for the next stop"},
+)
+_ANSWERS: Final = _need(lambda evidence: (zookeeper_answers(evidence),))
+"""With the flag on, a stock controller does not start while ZooKeeper is away."""
+_CLAIM: Final = _need(lambda evidence: (claim_is_ours(evidence),))
+_VOTERS: Final = _need(lambda evidence: (voters_follow(road_of(evidence)),))
+_GUARDS: Final = _need(lambda evidence: guards_are_proven(road_of(evidence)))
+_KRAFT: Final = _need(lambda evidence: (every_registration_is_kraft(road_of(evidence)),))
+_PRESENT: Final = _need(lambda evidence: (every_broker_is_present(evidence),))
+_FILES: Final = _need(lambda evidence: (no_file_forbids_the_takeover(road_of(evidence)),))
+_ELECTED: Final = _need(
+    lambda evidence: (a_broker_is_controller(evidence),),
+    {When.WHOLE: "the takeover may have begun as soon as the last broker was there"},
+)
+_SNAPSHOTS: Final = _need(
+    lambda evidence: (snapshots_are_written(road_of(evidence)),),
+    {When.GATE: "the soak itself is when stock writes them; each restart of it begins from one"},
+)
+
+_UNDER_STOCK: Final = (
+    *(_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY),
+    *(_ANSWERS, _CLAIM, _FOLLOWS, _VOTERS, _GUARDS),
+)
+LISTS: Final[Mapping[Roll, tuple[Need, ...]]] = {
+    Roll.JOIN: (_LATER, _LOG, _PRESENT, _ELECTED, _REPLICAS, _FILES, _RESTARTS, _SETTLED, _CANARY),
+    Roll.KRAFT: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _FOLLOWS, _RESTARTS),
+    Roll.STOCK: _UNDER_STOCK,
+    Roll.SOAK: (*_UNDER_STOCK, _SNAPSHOTS),
+    Roll.FINAL: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _KRAFT, _VOTERS),
+}
+"""Steps forward. Their gates: BROKERS_JOINING, ROLLING_BROKERS, REPLACING_CONTROLLERS, SOAK, FINALIZING."""
+
+
+def conditions_of(evidence: Evidence, roll: Roll, when: When) -> tuple[Condition, ...]:
+    return tuple(each for need in LISTS[roll] if when not in need.never for each in need.asked(evidence))
