@@ -13,7 +13,7 @@ Source: Kafka 3.9 operations page, "Migrating from ZooKeeper to KRaft".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
@@ -213,9 +213,11 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
 
 def decide_each(entries: Sequence[RollEntry], now: RollNow) -> dict[int, Decision]:
     """Of a rack that is under way together, by node; of those that were looked at. None of them waits for another, nor
-    for one of them that failed.
+    for one of them that failed: the last one alone waits until the cluster is as before their stop.
     """
-    return {each.id: _go_on(each, now) for each in entries if each.step in UNDER_WAY and each.id in now.nodes}
+    away = [each for each in entries if each.step in UNDER_WAY or each.step is RollStep.FAILED]
+    apart = now if len(away) == 1 else replace(now, around=NOTHING_ELSE)
+    return {each.id: _go_on(each, apart) for each in away if each.step in UNDER_WAY and each.id in now.nodes}
 
 
 def of_one_rack(entries: Sequence[RollEntry], first: int, last: frozenset[int]) -> list[RollEntry]:

@@ -250,7 +250,9 @@ class FullDemo(Demo):
     # --- a later Kafka -------------------------------------------------------------------------------------
 
     def _later_kafka(self) -> list[NodeRestart]:
-        """Software first, one node at a time; metadata.version afterwards."""
+        """Software first, one node at a time; metadata.version afterwards. The guard is taken out of the units before,
+        as the runbook of COMPLETED says: it starts no later Kafka.
+        """
         assert self.fleet is not None
         later = prepared(LATER_KAFKA_VERSION)
         controllers: Iterable[Server] = self.fleet.stock.values()
@@ -259,7 +261,7 @@ class FullDemo(Demo):
             for server in servers:
                 began = time.monotonic()
                 server.stop()
-                server.kafka = later
+                server.kafka, server.behind = later, ()
                 server.start_as_written()
                 server.wait_ready()
                 self._wait_whole()
