@@ -27,7 +27,7 @@ NAMED: Final = 3
 BROKERS_NAMED: Final = 12
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenAtStop(msgspec.Struct, frozen=True):
     """Partitions of one kind. first: the first ones by name. brokers: how many of them each broker has, by id."""
 
     count: int = 0
@@ -88,7 +88,7 @@ def needs_all(partition: Partition, minimum: int) -> bool:
 
 
 @dataclass(slots=True)
-class Tally:
+class TopicTally:
     """Of one topic. names: the first ones."""
 
     count: int = 0
@@ -102,9 +102,9 @@ class Tally:
         self.brokers.update(staying(partition))
 
 
-def tallies(topic: Topic, minimum: int) -> tuple[Tally, Tally] | None:
+def tallies(topic: Topic, minimum: int) -> tuple[TopicTally, TopicTally] | None:
     """Of a topic's partitions with one replica, and of those that need all of theirs; None where it has neither."""
-    single, at_minimum = Tally(), Tally()
+    single, at_minimum = TopicTally(), TopicTally()
     for partition in topic.partitions:
         if has_one_replica(partition):
             single.add(topic, partition)
@@ -117,10 +117,10 @@ class Sums:
     """Of all topics, kept up topic by topic."""
 
     def __init__(self) -> None:
-        self._topics: dict[bytes, tuple[Tally, Tally]] = {}
+        self._topics: dict[bytes, tuple[TopicTally, TopicTally]] = {}
         self._counts = [0, 0]
         self._brokers: list[Counter[int]] = [Counter(), Counter()]
-        self._taken: tuple[Taken, Taken] | None = None
+        self._taken: tuple[TakenAtStop, TakenAtStop] | None = None
 
     def put(self, topic: Topic, minimum: int) -> None:
         found = tallies(topic, minimum)
@@ -141,24 +141,24 @@ class Sums:
             self._counts[at] -= each.count
             self._brokers[at].subtract(each.brokers)
 
-    def taken(self) -> tuple[Taken, Taken]:
+    def taken(self) -> tuple[TakenAtStop, TakenAtStop]:
         """Partitions with one replica; those that need all of theirs."""
         if self._taken is None:
             self._taken = self._summed(0), self._summed(1)
         return self._taken
 
-    def _summed(self, at: int) -> Taken:
+    def _summed(self, at: int) -> TakenAtStop:
         names = (name for found in self._topics.values() for name in found[at].names)
         brokers = sorted((broker, count) for broker, count in self._brokers[at].items() if count)
-        return Taken(self._counts[at], tuple(nsmallest(NAMED, names)), tuple(brokers))
+        return TakenAtStop(self._counts[at], tuple(nsmallest(NAMED, names)), tuple(brokers))
 
 
-def lost_without(image: Image, minimum: int, nodes: Collection[int]) -> Taken:
+def lost_without(image: Image, minimum: int, nodes: Collection[int]) -> TakenAtStop:
     """Partitions that have fewer than their minimum in sync, or none, while all of these brokers are away together.
 
     minimum: of topics that set none. One pass over all partitions: half a second for a million.
     """
-    away, found = frozenset(nodes), Tally()
+    away, found = frozenset(nodes), TopicTally()
     own = {
         key.name: value
         for key, config in image.configs.items()
@@ -172,10 +172,10 @@ def lost_without(image: Image, minimum: int, nodes: Collection[int]) -> Taken:
             left = sum(1 for each in partition.isr if each not in away)
             if left < max(1, min(wanted, len(partition.replicas))):
                 found.add(topic, partition)
-    return Taken(found.count, tuple(found.names), tuple(sorted(found.brokers.items())))
+    return TakenAtStop(found.count, tuple(found.names), tuple(sorted(found.brokers.items())))
 
 
-def values_of(taken: Taken, minimum: MinIsr) -> dict[str, str | int]:
+def values_of(taken: TakenAtStop, minimum: MinIsr) -> dict[str, str | int]:
     """What findings about them name."""
     most = sorted(taken.brokers, key=lambda each: (-each[1], each[0]))
     shown = [f"{broker} has {count}" for broker, count in sorted(most[:BROKERS_NAMED])]

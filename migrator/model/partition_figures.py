@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from migrator.model.at_a_stop import MIN_ISR, MinIsr, Sums, Taken, min_isr_of, whole_number
+from migrator.model.at_a_stop import MIN_ISR, MinIsr, Sums, TakenAtStop, min_isr_of, whole_number
 from migrator.model.image import NOWHERE, Image, Position
 from migrator.model.values import (
     LOST_DIRECTORY,
@@ -64,8 +64,8 @@ class PartitionFigures(msgspec.Struct, frozen=True):
     reassignments: int = 0
     leaderless: int = 0
     brokers: Mapping[int, BrokerFigures] = {}
-    single: Taken = Taken()
-    at_minimum: Taken = Taken()
+    single: TakenAtStop = TakenAtStop()
+    at_minimum: TakenAtStop = TakenAtStop()
     min_isr: MinIsr = MinIsr()
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from migrator.driver.only_kraft import only_kraft
 from migrator.findings.finding import FindingError, words_of
-from migrator.model.at_a_stop import MinIsr, Taken
+from migrator.model.at_a_stop import MinIsr, TakenAtStop
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.later_kafka import LaterNode, is_without_zookeeper, levels_of
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
@@ -191,8 +191,8 @@ class LogObservation(msgspec.Struct, frozen=True):
     """Finalized ones above 0, beside metadata.version."""
     only_kraft: tuple[str, ...] = ()
     """Configuration that has no form in ZooKeeper, in words; the first ones, and how many more there are."""
-    single: Taken = Taken()
-    at_minimum: Taken = Taken()
+    single: TakenAtStop = TakenAtStop()
+    at_minimum: TakenAtStop = TakenAtStop()
     """What the stop of a broker takes although every partition is whole (migrator.model.at_a_stop)."""
     min_isr: MinIsr = MinIsr()
 

@@ -21,7 +21,7 @@ import msgspec
 from migrator.driver.tree import Tree, as_image
 from migrator.findings.content import STATE_MISSING
 from migrator.findings.finding import FindingError, words_of
-from migrator.model.at_a_stop import MinIsr, Taken
+from migrator.model.at_a_stop import MinIsr, TakenAtStop
 from migrator.model.image import EMPTY, Image
 from migrator.model.partition_figures import PartitionCounter
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -49,8 +49,8 @@ class ZooKeeperFigures(msgspec.Struct, frozen=True):
     under_min_isr: int = 0
     reassignments: int = 0
     leaderless: int = 0
-    single: Taken = Taken()
-    at_minimum: Taken = Taken()
+    single: TakenAtStop = TakenAtStop()
+    at_minimum: TakenAtStop = TakenAtStop()
     min_isr: MinIsr = MinIsr()
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from migrator.findings.road import NODE_HOLDS_WAY_BACK
-from migrator.model.at_a_stop import MinIsr, Taken
+from migrator.model.at_a_stop import MinIsr, TakenAtStop
 from state_machine.policy.freshness import FLOOR_S
 
 
@@ -370,8 +370,8 @@ class RoadEvidence:
     settled_rests_on: str = ""
     gone_rests_on: str = ""
     named: tuple[int, ...] | None = None
-    single: Taken = field(default_factory=Taken)
-    at_minimum: Taken = field(default_factory=Taken)
+    single: TakenAtStop = field(default_factory=TakenAtStop)
+    at_minimum: TakenAtStop = field(default_factory=TakenAtStop)
     min_isr: MinIsr = field(default_factory=MinIsr)
 
     def roll(self, roll: Roll) -> RollObserved:

@@ -15,7 +15,7 @@ from typing import Final
 from migrator.findings.finding import Finding
 from migrator.findings.preflight import ONE_REPLICA
 from migrator.findings.road import FILES_NOT_READ, NEEDS_EVERY_REPLICA
-from migrator.model.at_a_stop import Taken, values_of
+from migrator.model.at_a_stop import TakenAtStop, values_of
 from migrator.model.verdict import Condition
 from state_machine.policy.road_observations import RoadEvidence, WaiverObserved
 
@@ -48,13 +48,13 @@ def restarts_take(road: RoadEvidence, nodes: Collection[int] | None = None) -> t
     return (Condition("what restarts take away, for information", True, " ".join(said)),)
 
 
-def _of(taken: Taken, nodes: Collection[int] | None) -> dict[int, int]:
+def _of(taken: TakenAtStop, nodes: Collection[int] | None) -> dict[int, int]:
     """By broker, of those that are looked at."""
     return {broker: count for broker, count in taken.brokers if nodes is None or broker in nodes}
 
 
 def _accepted(
-    road: RoadEvidence, name: str, finding: Finding, taken: Taken, nodes: Collection[int] | None
+    road: RoadEvidence, name: str, finding: Finding, taken: TakenAtStop, nodes: Collection[int] | None
 ) -> Condition:
     concerned, codes = _of(taken, nodes), (finding.code,)
     if not concerned:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.model.at_a_stop import MIN_ISR, MinIsr, Taken
+from migrator.model.at_a_stop import MIN_ISR, MinIsr, TakenAtStop
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
 from migrator.model.values import Topic
 from state_machine.policy.road_gates import may_join_brokers, may_roll_brokers
@@ -21,8 +21,8 @@ from tests.support.builders import a_broker, a_partition, a_topic, an_image
 from tests.unit.state_machine.test_road_gates import closed, codes, evidence
 from tests.unit.state_machine.test_rolling import Rolling
 
-ONE = Taken(3, ("audit-0", "audit-1", "audit-2"), ((1, 2), (2, 1)))
-ALL = Taken(1, ("orders-0",), ((0, 1), (1, 1)))
+ONE = TakenAtStop(3, ("audit-0", "audit-1", "audit-2"), ((1, 2), (2, 1)))
+ALL = TakenAtStop(1, ("orders-0",), ((0, 1), (1, 1)))
 
 
 def a_waiver(what: str, node: int | None = None) -> WaiverObserved:
@@ -48,8 +48,8 @@ def counted(
 def test_partitions_with_one_replica_are_counted_named_and_told_apart_by_broker() -> None:
     lonely = a_topic("audit", [a_partition(each, replicas=(1 + each % 2,)) for each in range(5)])
     found = counted(lonely, a_topic("orders", [a_partition(0)]))
-    assert found.single == Taken(5, ("audit-0", "audit-1", "audit-2"), ((1, 3), (2, 2)))
-    assert found.at_minimum == Taken()
+    assert found.single == TakenAtStop(5, ("audit-0", "audit-1", "audit-2"), ((1, 3), (2, 2)))
+    assert found.at_minimum == TakenAtStop()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_file_that_is_read_later_counts_without_a_change_of_the_topic() -> Non
     counter.min_isr_of_files = {1: 3}
     assert counter.count(image).at_minimum.count == 1
     counter.min_isr_of_files = {1: 2}
-    assert counter.count(image).at_minimum == Taken()
+    assert counter.count(image).at_minimum == TakenAtStop()
 
 
 # --- gates ------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_file_that_is_read_later_counts_without_a_change_of_the_topic() -> Non
     ("taken", "name", "code"), [({"single": ONE}, OFFLINE, "Z2K-1061"), ({"at_minimum": ALL}, REFUSED, "Z2K-4242")]
 )
 def test_no_broker_is_stopped_before_somebody_accepted_what_that_takes_once_for_all_of_it(
-    gate: Any, taken: dict[str, Taken], name: str, code: str
+    gate: Any, taken: dict[str, TakenAtStop], name: str, code: str
 ) -> None:
     found = gate(evidence(taken))
     assert name in closed(found)
@@ -160,7 +160,7 @@ def test_on_a_way_back_it_is_named_and_holds_nobody() -> None:
 
 
 class WithOneReplica(Rolling):
-    taken = Taken(1, ("late-0",), ((1, 1),))
+    taken = TakenAtStop(1, ("late-0",), ((1, 1),))
 
     def register(self) -> None:
         super().register()
@@ -177,7 +177,7 @@ def test_a_topic_that_comes_during_the_roll_holds_the_stop_of_its_broker_only(tm
         assert world.step(1) == "PREPARED"
         assert "Z2K-1061" in world.waiting
         assert world.acts == ["stop 0", "start 0"]
-        world.taken = Taken()
+        world.taken = TakenAtStop()
         await world.until(lambda: world.rolled)
 
     asyncio.run(story())
