@@ -20,6 +20,7 @@ import pytest
 
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.laboratory import DEMO_NOT_POSSIBLE
+from migrator.lab import provision
 from migrator.lab.classes import prepared
 from migrator.lab.ours import IN_THE_LABORATORY
 from migrator.lab.provision import ROOT, tool_environment
@@ -52,6 +53,8 @@ def clean() -> dict[str, str]:
 
 def step(*command: str | Path) -> None:
     told = tool_environment(os.environ, ROOT)
+    if mirror := os.environ.get("ZK2KRAFT_PYPI_MIRROR"):
+        told.setdefault("UV_DEFAULT_INDEX", mirror)
     done = subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, timeout=BUILD_S)
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
 
@@ -60,14 +63,16 @@ def step(*command: str | Path) -> None:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     place = tmp_path_factory.mktemp("wheels")
     wheels, wanted, home = place / "wheels", place / "requirements.txt", place / "home"
-    uv, pip = ROOT / ".uv" / "bin" / "uv", ROOT / ".uv" / "bin" / "pip"
+    uv = provision._find_uv(os.environ, ROOT)
+    assert uv is not None, "the set-up brings it"
+    venv.create(home, with_pip=True)
+    pip = (home / "bin" / "python", "-m", "pip")
     for source in (ROOT, ROOT / "packages" / "lab"):
         step(uv, "build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", wheels, source)
     step(uv, "export", "--quiet", "--frozen", "--no-default-groups", "--no-emit-project", "--output-file", wanted)
-    step(pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, "--requirement", wanted)
-    venv.create(home, with_pip=True)
+    step(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, "--requirement", wanted)
     offline = ("--no-index", "--find-links", wheels)
-    step(home / "bin" / "python", "-m", "pip", "install", "--quiet", *offline, "zk2kraft")
+    step(*pip, "install", "--quiet", *offline, "zk2kraft")
     return Installed(home, wheels)
 
 
