@@ -34,10 +34,6 @@ class TakenAtStop(msgspec.Struct, frozen=True):
     first: tuple[str, ...] = ()
     brokers: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def by_broker(self) -> dict[int, int]:
-        return dict(self.brokers)
-
 
 class MinIsr(msgspec.Struct, frozen=True):
     """`min.insync.replicas` of topics that set none.

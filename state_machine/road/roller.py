@@ -381,13 +381,16 @@ class Roller:
                 await self._begin(snapshot, roll, fleet, rows[each], NodeAct.PREPARE, work, ready) for each in waiting
             ]
             return _said(begun)
+        closed = await self._locked(snapshot, rows[ids[0]])  # it may take its time: what is judged is judged after it
+        if closed is not None:
+            return closed
         against = await self._against_together(snapshot, evidence, roll, ids)
         if against:
             found = RACK_ONE_BY_ONE.found(rack=rack, reason=against)
             work.one_by_one[roll, rack] = ids, found
             log.warning("roll.rack_one_by_one", roll=roll, rack=rack, reason=against)
             return WaitingReason(f"waiting: {found.code} {found.text}", (found,))
-        return await self._stop_together(snapshot, evidence, roll, fleet, [rows[each] for each in ids], work, ready)
+        return await self._stop_together(snapshot, roll, fleet, [rows[each] for each in ids], work, ready)
 
     async def _against_together(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, ids: Collection[int]) -> str:
         """Why these brokers are not stopped together, by the log as it is now; empty: nothing is against it."""
@@ -402,19 +405,9 @@ class Roller:
         return "" if taken.holds else taken.reason()
 
     async def _stop_together(
-        self,
-        snapshot: Snapshot,
-        evidence: Evidence,
-        roll: Roll,
-        fleet: Fleet,
-        rows: Sequence[RoadNode],
-        work: _Work,
-        ready: Verdict,
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, rows: Sequence[RoadNode], work: _Work, ready: Verdict
     ) -> WaitingReason:
         """All of them are in the journal, in one transaction, before the first stop."""
-        closed = await self._locked(snapshot, rows[0])
-        if closed is not None:
-            return closed
         at, ids = self._clock(), [row.node_id for row in rows]
         said = f"brokers {ids} of rack {rows[0].rack}: every partition keeps its minimum ISR without them"
         verdict = Verdict((*ready.conditions, Condition("its rack is restarted together", True, said)))
@@ -1088,17 +1081,11 @@ def _naming(found: WaitingReason | None, work: _Work, rows: Iterable[RoadNode]) 
 
 
 def _said(found: Sequence[WaitingReason]) -> WaitingReason:
-    """Of several nodes at once; what a person has to do stands first."""
-    if len(found) == 1:
-        return found[0]
-    ordered = sorted(found, key=lambda each: not each.reason.startswith("blocked"))
-    word, _, first = ordered[0].reason.partition(": ")
-    rest = [each.reason.partition(": ")[2] for each in ordered[1:SAID_OF_A_RACK]]
-    more = [f"and {len(ordered) - SAID_OF_A_RACK} more"] if len(ordered) > SAID_OF_A_RACK else []
-    problems = list[Occurrence]()
-    for each in ordered:
-        problems += [problem for problem in each.problems if problem not in problems]
-    return WaitingReason(f"{word}: {'; '.join((first, *rest, *more))}", tuple(problems))
+    """Of several nodes at once, in their order."""
+    said = [each.reason for each in found[:SAID_OF_A_RACK]]
+    said += [f"and {len(found) - SAID_OF_A_RACK} more"] if len(found) > SAID_OF_A_RACK else []
+    problems = dict.fromkeys(problem for each in found for problem in each.problems)
+    return WaitingReason("; ".join(said), tuple(problems))
 
 
 def _log_of(snapshot: Snapshot) -> LogObservation:

@@ -26,6 +26,8 @@ AT_ONCE_PARTITIONS: Final = 5_000
 AT_ONCE_TOPICS: Final = 5_000
 """A look at each topic takes 0.3 microseconds."""
 PAUSE_S: Final = 1.0
+LATER_AT_MOST_S: Final = 15.0
+"""For how long a count waits for the cluster to have its controller: ZooKeeper may be away for hours meanwhile."""
 
 
 def min_isr_default(given: Mapping[str, str]) -> int:
@@ -44,21 +46,27 @@ class PartitionCount:
         self._figures: PartitionFigures | None = None
         self._counted_at = -PAUSE_S
         self._counting: asyncio.Task[None] | None = None
+        self._later_since: float | None = None
 
     def of(self, image: Image, *, later: bool = False) -> tuple[PartitionFigures, int] | None:
         """The newest figures, and for how many milliseconds they have been out of date: 0 when they are of `image`.
 
-        later: what takes a thread is not begun now, since the cluster waits for what the processor does beside it.
+        later: what takes a thread is not begun for a while, since the cluster waits for what the processor does beside
+            it.
         """
+        self._later_since = (self._later_since or self._clock()) if later else None
         if self._is_due(image):
             if len(image.topics) <= AT_ONCE_TOPICS and self._counter.changed(image) <= AT_ONCE_PARTITIONS:
                 self._counted(image, self._counter.count(image))
-            elif not later and self._clock() - self._counted_at >= PAUSE_S:
+            elif not self._waits() and self._clock() - self._counted_at >= PAUSE_S:
                 self._counting = asyncio.get_running_loop().create_task(self._count(image), name="partition-count")
         if self._figures is None:
             return None
         is_current = self._image is not None and self._image.position == image.position
         return self._figures, 0 if is_current else round((self._clock() - self._counted_at) * 1000)
+
+    def _waits(self) -> bool:
+        return self._later_since is not None and self._clock() - self._later_since < LATER_AT_MOST_S
 
     def _is_due(self, image: Image) -> bool:
         return self._counting is None and (self._image is None or self._image.position != image.position)

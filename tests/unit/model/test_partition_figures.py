@@ -22,7 +22,7 @@ from migrator.model.values import (
     ConfigType,
     Partition,
 )
-from migrator.node.process.partition_count import AT_ONCE_PARTITIONS, PartitionCount
+from migrator.node.process.partition_count import AT_ONCE_PARTITIONS, LATER_AT_MOST_S, PartitionCount
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
 
 HOME = {broker: an_id(f"dir-{broker}") for broker in (1, 2, 3)}
@@ -180,6 +180,23 @@ def test_while_a_cluster_waits_for_its_controller_nothing_large_is_counted_besid
             assert count.of(image, later=True) is None
             await asyncio.sleep(0.01)
         assert count.of(image) is None, "it begins now"
+        deadline = time.monotonic() + 120
+        while (found := count.of(image, later=True)) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        assert found is not None
+        assert found[0].partitions == 6_000
+
+    asyncio.run(whole())
+
+
+def test_where_the_controller_stays_away_partitions_are_counted_all_the_same() -> None:
+    """A fail-over waits for ZooKeeper, which may be away for hours; gates and pages need the figures of now."""
+    image, now = an_image(a_topic("a", 6_000)), [100.0]
+
+    async def whole() -> None:
+        count = PartitionCount(1, lambda: now[0])
+        assert count.of(image, later=True) is None
+        now[0] += LATER_AT_MOST_S
         deadline = time.monotonic() + 120
         while (found := count.of(image, later=True)) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.01)

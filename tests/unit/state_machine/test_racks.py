@@ -196,3 +196,25 @@ def test_a_rollback_in_the_middle_of_a_rack_brings_its_brokers_back_one_after_th
         assert world.hosts.runs(number)
         assert world.hosts.file(number).read_text() == world.file_of(number)
     assert "stop 2" not in world.acts
+
+
+def test_a_rack_is_judged_after_the_lock_of_the_cluster_was_waited_for(tmp_path: Path) -> None:
+    """Meanwhile an ISR may have shrunk."""
+    world = Racks(tmp_path)
+
+    class Slow:
+        def hold(self, *_: object) -> None:
+            if (world.step(0), world.step(1)) == ("PREPARED", "PREPARED"):
+                partitions = (a_partition(0, replicas=(0, 1)), *SPREAD[1:])
+                world.log.image = an_image(a_topic("orders", partitions), brokers=BROKERS)
+
+        def release(self, *_: object) -> None:
+            return None
+
+    async def story() -> None:
+        await world.to_rolling()
+        world.reconciler._acts._road._roller._locks = Slow()
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
+    assert all(len(each) < 2 for each in world.away)
