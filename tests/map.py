@@ -24,6 +24,7 @@ from state_machine.policy.phases import (
     Trigger,
     next_edges,
 )
+from tests.support.source_trees import tree_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "architecture.md"
@@ -44,7 +45,7 @@ def imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in (path for top in TOP for path in sorted((ROOT / top).rglob("*.py"))):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 found.setdefault(module, set()).update(f"{node.module}.{alias.name}" for alias in node.names)
     return found

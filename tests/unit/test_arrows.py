@@ -17,6 +17,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.source_trees import tree_of
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("migrator", "state_machine", "api")
 MODULES_MAX: Final = 25
@@ -151,7 +153,7 @@ def imports() -> tuple[Import, ...]:
 
 def _of(path: Path) -> Iterator[Import]:
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    for node in ast.walk(tree_of(path.read_text())):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(module, alias.name, "", node.lineno)
@@ -378,7 +380,7 @@ def test_an_act_that_reads_the_state_or_reports_a_change_is_allowed(line: str) -
 
 def assigned(source: str) -> list[str]:
     """Where `source` assigns something of the driver's state, changes it in place, or calls it: line, and its text."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     names = STATE_NAMES | states_in(tree)
     lines = source.splitlines()
     found = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.expr) and changes_state(node, names)}

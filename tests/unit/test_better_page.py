@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.source_trees import tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "better-than-stock.md"
 COLUMNS = ("K", "the situation", "stock", "ours", "tests", "not yet")
@@ -40,7 +42,7 @@ def named_tests(text: str) -> list[tuple[str, str]]:
 
 @cache
 def functions_of(file: str) -> frozenset[str]:
-    tree = ast.parse((ROOT / file).read_text())
+    tree = tree_of((ROOT / file).read_text())
     return frozenset(node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from migrator.findings.catalogue import CATALOGUE
+from tests.support.source_trees import tree_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CASES: Final = tuple(f"F-{number:02}" for number in range(1, 61))
@@ -84,7 +85,7 @@ def _exists(test: str) -> bool:
 def _tests_in(file: Path) -> frozenset[str]:
     if not file.is_file():
         return frozenset()
-    tree = ast.parse(file.read_text())
+    tree = tree_of(file.read_text())
     return frozenset(
         node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     )

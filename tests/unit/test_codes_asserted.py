@@ -11,6 +11,7 @@ from pathlib import Path
 
 from migrator.findings.catalogue import CATALOGUE, MODULES
 from migrator.findings.finding import Finding
+from tests.support.source_trees import tree_of
 
 TESTS = Path(__file__).parents[1]
 
@@ -58,7 +59,7 @@ def said_in(source: str) -> set[str]:
     """The codes that this module's code says, as text or by the name of the finding."""
     texts: list[str] = []
     names: set[str] = set()
-    tree = ast.parse(source)
+    tree = tree_of(source)
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings are among them
     for node in ast.walk(tree):
         match node:

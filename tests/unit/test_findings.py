@@ -14,6 +14,7 @@ import pytest
 from migrator.findings.catalogue import CATALOGUE, MODULES
 from migrator.findings.finding import Finding
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
+from tests.support.source_trees import tree_of
 
 RUNBOOKS = Path(__file__).resolve().parents[2] / "runbooks"
 
@@ -44,7 +45,7 @@ def test_a_code_is_given_only_once() -> None:
 
 def test_a_name_is_given_only_once() -> None:
     """A second finding of the same name hides the first, and neither ruff nor mypy says so."""
-    body = [each for module in MODULES for each in ast.parse(Path(str(module.__file__)).read_text()).body]
+    body = [each for module in MODULES for each in tree_of(Path(str(module.__file__)).read_text()).body]
     names = [each.target.id for each in body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
     names += [to.id for each in body if isinstance(each, ast.Assign) for to in each.targets if isinstance(to, ast.Name)]
     assert len(names) > 100

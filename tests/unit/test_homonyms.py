@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.support.source_trees import tree_of
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("migrator", "state_machine", "api")
 SHARED_MAX: Final = 10
@@ -20,7 +22,7 @@ SHARED: Final[dict[str, str]] = {}
 
 
 def public_classes(path: Path) -> Iterator[str]:
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield node.name
 

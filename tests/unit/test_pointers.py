@@ -16,6 +16,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.source_trees import tree_of
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PRODUCT: Final = ("migrator", "state_machine", "api")
 SOURCES: Final = sorted(
@@ -43,7 +45,7 @@ def docstrings(text: str) -> list[str]:
 def names_of(module: Path) -> frozenset[str]:
     """What stands at the top of a module, and `Class.member`."""
     found: set[str] = set()
-    for node in ast.parse(module.read_bytes()).body:
+    for node in tree_of(module.read_bytes()).body:
         found |= _declared(node)
         if isinstance(node, ast.ClassDef):
             found |= {f"{node.name}.{name}" for inner in node.body for name in _declared(inner)}

@@ -11,6 +11,7 @@ import pytest
 
 from migrator.findings.catalogue import CATALOGUE
 from migrator.node.quorum.hooks import EFFECTS as HOOKS
+from tests.support.source_trees import tree_of
 from tests.support.zookeeper_trouble import EFFECTS, ENDINGS, Ending, Phase, Trouble
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +40,7 @@ def told() -> dict[tuple[str, str], Ending]:
 
 @cache
 def functions_of(file: str) -> frozenset[str]:
-    tree = ast.parse((ROOT / file).read_text())
+    tree = tree_of((ROOT / file).read_text())
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 

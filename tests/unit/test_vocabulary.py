@@ -18,6 +18,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.source_trees import tree_of
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 CODE: Final = ("migrator", "state_machine", "api")
 PAGES: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "runbooks", "api/templates")
@@ -112,7 +114,7 @@ def names_of(source: str) -> Iterator[tuple[int, str]]:
 
 def texts_of(source: str) -> Iterator[tuple[int, str]]:
     """Strings of the code that are no docstrings."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:

@@ -34,6 +34,7 @@ from migrator.zk.pipeline import UNLIMITED
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.passwords import CLEAR, KEY, SECRET, an_encoder, encoded
 from tests.support.seeded_tree import SeededTree, config_json
+from tests.support.source_trees import tree_of
 from tests.unit.audit.test_false_passes import spark_rows
 from tests.unit.zk.test_passwords import CIPHERS, OF_DESEDE, VECTORS, with_part
 
@@ -121,7 +122,7 @@ def test_what_a_rehearsal_read_is_not_noted_by_a_wrong_decoder(
 
 def test_the_audit_imports_nothing_of_the_copy_s_decoder() -> None:
     for path in Path(migrator.audit.__path__[0]).glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path.read_text())):
             found = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             found += [each.name for each in node.names] if isinstance(node, ast.Import) else []
             assert not {"migrator.zk.passwords", "migrator.zk.ciphers"} & set(found), path

@@ -16,6 +16,7 @@ from migrator.findings.laboratory import JAVA_MISSING, PYTHON_TOO_OLD
 from migrator.lab import provision
 from migrator.lab.provision import Machine, Work
 from migrator.lab.servers.java import Java, feature_version, find_java, require_java
+from tests.support.source_trees import tree_of
 
 BOOTSTRAP = Path(provision.__file__).with_name("bootstrap.py")
 
@@ -65,7 +66,7 @@ def test_old_pythons_can_read_the_door_and_are_told_the_findings_words() -> None
     ast.parse(source, feature_version=(3, 4))
     finding = PYTHON_TOO_OLD
     words = f"{finding.code} {finding.says.replace('{found}', '%d.%d')} {finding.remedy}"
-    literals = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    literals = [node.value for node in ast.walk(tree_of(source)) if isinstance(node, ast.Constant)]
     assert words + "\n" in literals
 
 

@@ -26,6 +26,7 @@ from migrator.lab.traffic.outside_reader import (
     find_sent_again,
     judge_group_offset,
 )
+from tests.support.source_trees import tree_of
 
 ALLOWED = {"confluent_kafka", "kazoo", *sys.stdlib_module_names}
 PLAIN = -1
@@ -78,7 +79,7 @@ def bad(checks: Mapping[str, CheckLine]) -> dict[str, list[str]]:
 
 
 def test_the_reader_imports_nothing_of_what_it_judges() -> None:
-    tree = ast.parse(Path(outside_reader.__file__).read_text())
+    tree = tree_of(Path(outside_reader.__file__).read_text())
     imported = {
         name.split(".")[0]
         for node in ast.walk(tree)
