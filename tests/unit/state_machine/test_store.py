@@ -26,13 +26,13 @@ from state_machine.database import HERE, make_engine, open_database
 from state_machine.observations import (
     ReportedFinding,
     RoundObservation,
-    WaitingReason,
     backups,
     findings,
     nodes,
     record_observation,
     record_outcome,
 )
+from state_machine.policy.outcome import Blocked, Waiting
 from state_machine.service import open_service
 from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Store
@@ -261,8 +261,8 @@ def test_a_finding_of_an_unknown_code_keeps_its_words(store: Store) -> None:
 
 
 def test_the_services_own_findings_close_with_the_outcome(store: Store) -> None:
-    record_outcome(store, 1, WaitingReason("blocked", (LOG_RETIRED.found(controller="broker 1"),)), at=10.0)
-    record_outcome(store, 1, WaitingReason("waiting"), at=11.0)
+    record_outcome(store, 1, Blocked("it is", (LOG_RETIRED.found(controller="broker 1"),)), at=10.0)
+    record_outcome(store, 1, Waiting("for something"), at=11.0)
     assert [row.open for row in findings(store, 1)] == [False]
 
 
