@@ -40,7 +40,7 @@ from state_machine.policy.gates import (
     worth_rehearsing,
     zookeeper_is_controller,
 )
-from state_machine.policy.outcome import Blocked, Done, Moving, Outcome, Ready, Waiting
+from state_machine.policy.outcome import Blocked, Finished, Moving, Outcome, Ready, Waiting
 from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.policy.road_conditions import road_of
@@ -298,7 +298,7 @@ class Acts:
         if kept is not None and kept.problems:
             return kept
         done = await self._road.replacing_controllers(snapshot, evidence)
-        if not isinstance(done, Done):
+        if not isinstance(done, Finished):
             return done
         return await self._step_when_open(snapshot, evidence, Trigger.CONTROLLERS_REPLACED, "every voter is stock")
 
@@ -319,7 +319,7 @@ class Acts:
 
     def _then(self, snapshot: Snapshot, evidence: Evidence, outcome: Outcome) -> Outcome:
         """Once a phase's own work is done: the next step, or what closes its gate."""
-        if not isinstance(outcome, Done):
+        if not isinstance(outcome, Finished):
             return outcome
         following = self._next_step(evidence, snapshot, "`zk2kraft advance` goes on")
         return replace(following, text=f"{outcome.text}; {following.text}", problems=outcome.problems)
@@ -448,14 +448,14 @@ class Acts:
         if evidence.driver_state == State.RETIRED:
             if BROKERS_FORWARD_NOTHING.code in evidence.driver_alarms:
                 why = f"until every broker forwards requests ({BROKERS_FORWARD_NOTHING.code})"
-                return Done(f"{done}. Our controllers run on {why}")
+                return Finished(f"{done}. Our controllers run on {why}")
             if evidence.driver_state_s < ASKS_BROKERS_S:
-                return Done(f"{done}. For a minute our controllers ask every broker if it forwards requests")
+                return Finished(f"{done}. For a minute our controllers ask every broker if it forwards requests")
         if evidence.driver_state == State.RETIRED or evidence.driver_state in NOTHING_CLAIMED:
             left = await self._supervisor.stop_all(snapshot)
             if left.problems:  # no signal of ours reaches them
-                return Done(f"{done}. {left.problems[0].text}", left.problems)
-        return Done(done)
+                return Finished(f"{done}. {left.problems[0].text}", left.problems)
+        return Finished(done)
 
     def _clock_set_back(self) -> tuple[Occurrence, ...]:
         ahead = self._ahead_s()

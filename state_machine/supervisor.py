@@ -30,7 +30,7 @@ from migrator.findings.service import (
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry, file_faults
 from state_machine.policy.gates import Holder
-from state_machine.policy.outcome import Blocked, Done, Outcome, Waiting
+from state_machine.policy.outcome import Blocked, Finished, Outcome, Waiting
 from state_machine.policy.phases import Phase
 from state_machine.processes import Launcher
 from state_machine.store import Snapshot, Store
@@ -112,7 +112,7 @@ class Supervisor:
             return Blocked(f"{problem.text}", (problem,))
         if stopping:
             return Waiting(f"controllers {stopping} are stopping")
-        return Done("none of our controllers runs")
+        return Finished("none of our controllers runs")
 
     async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: ObservedNode | None) -> Outcome:
         """A controller that does not answer: starting, hanging, ended, or never started."""

@@ -59,7 +59,7 @@ class Ready(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Outcome):
+class Finished(Outcome):
     """What the phase does by itself is done."""
 
     kind: ClassVar[OutcomeKind] = OutcomeKind.DONE

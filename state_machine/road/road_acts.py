@@ -29,9 +29,10 @@ from migrator.fleet.roll import RollStep
 from migrator.model.connect_string import chroot_of
 from migrator.model.verdict import Verdict
 from migrator.zk import paths
+from state_machine.facts.accepted import Limits
 from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import Evidence
-from state_machine.policy.outcome import Done, Outcome, Waiting
+from state_machine.policy.outcome import Finished, Outcome, Waiting
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import canary_is_well, road_of
 from state_machine.policy.road_gates import levels_text
@@ -53,7 +54,6 @@ from state_machine.road.documents import (
     IntentDocument,
     LeftOutDocument,
     LevelsDocument,
-    LimitsDocument,
     RestartsDocument,
     ZooKeeperEndDocument,
     document,
@@ -183,7 +183,7 @@ class RoadActs:
 
     async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
-        return rolled or Done("every broker is in KRaft mode")
+        return rolled or Finished("every broker is in KRaft mode")
 
     async def controllers_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """Ours in the place of stock. None: every one is, or no stock controller came."""
@@ -208,7 +208,7 @@ class RoadActs:
 
     async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         replaced = await self._roller.step(snapshot, evidence, Roll.STOCK)
-        return replaced or Done("every controller is stock")
+        return replaced or Finished("every controller is stock")
 
     async def soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Snapshots, restarts, elections, and the time itself."""
@@ -220,7 +220,7 @@ class RoadActs:
         if restarted is not None:
             return restarted
         led = await self._soak.elect(snapshot, evidence)
-        return led or Done("every stock controller was restarted, and led once")
+        return led or Finished("every stock controller was restarted, and led once")
 
     async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Gate and intent come with the first stop (`_before_finalize`). One that is given up stops nothing more."""
@@ -251,7 +251,7 @@ class RoadActs:
         left = [chroot + path for path in (paths.CONTROLLER, paths.MIGRATION, paths.FINALIZE_INTENT)]
         stands = f"{left[0]}, {left[1]} and {left[2]} stay in ZooKeeper"
         reachable = end is not None and end.reachable
-        return Done(
+        return Finished(
             f"{len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. "
             f"{end_text(end, connect)}; {stands}, so that no stray broker becomes a second controller. zk2kraft itself "
             "may go after that: its service, its package, and the predecessors beside the files; keep the backups. "
@@ -342,13 +342,13 @@ class RoadActs:
     # --- files, backups, times -----------------------------------------------------------------------------
 
     async def _keep_limits(self, snapshot: Snapshot) -> None:
-        wanted = LimitsDocument(
+        wanted = Limits(
             settle_s=self._settings.settle_s,
             soak_s=self._settings.soak_s,
             brokers_gone_s=self._settings.brokers_gone_s,
             single_operator=self._settings.single_operator,
         )
-        if document(snapshot, LIMITS, LimitsDocument) != wanted:
+        if document(snapshot, LIMITS, Limits) != wanted:
             await self._keep(snapshot, LIMITS, wanted)
 
     async def _watch_files(self, snapshot: Snapshot, work: _Work) -> None:
@@ -384,7 +384,7 @@ class RoadActs:
         except FindingError as error:
             before = document(snapshot, FILES, FilesDocument)
             baseline = {} if before is None else before.baseline
-            return FilesDocument(now, problem=trouble_of(error), baseline=baseline)
+            return FilesDocument(now, problem=trouble_of(error), code=error.code, baseline=baseline)
 
     async def _watch_restarts(self, snapshot: Snapshot, work: _Work) -> tuple[Occurrence, ...]:
         """What the next restart of a broker would change, in phases that restart brokers; sooner after each of them."""
