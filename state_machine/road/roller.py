@@ -1085,7 +1085,9 @@ def _said(found: Sequence[Outcome]) -> Outcome:
     kind = Blocked if any(isinstance(each, Blocked) for each in found) else Waiting
     said = [each.text if isinstance(each, kind) else each.words for each in found[:SAID_OF_A_RACK]]
     said += [f"and {len(found) - SAID_OF_A_RACK} more"] if len(found) > SAID_OF_A_RACK else []
-    problems = dict.fromkeys(problem for each in found for problem in each.problems)
+    problems: list[Occurrence] = []  # which may hold a dict, and so have no hash
+    for each in found:
+        problems += [problem for problem in each.problems if problem not in problems]
     return kind("; ".join(said), tuple(problems))
 
 
