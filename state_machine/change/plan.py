@@ -1,7 +1,7 @@
 """Each restart of each node in its order, as planned and as it was; the same by host; what changes in which file.
 
 In:   `ChangeFacts`. Out: values of document.py.
-Elsewhere: how long it takes (durations.py), carrying it out (state_machine/road/roller.py).
+Elsewhere: how long it takes (durations.py), carrying it out (state_machine/rolling).
 Rules: what the journal has stands first, in the order in which it began; what is left follows in the order in which the
 service begins it: by rack and id, the active controller and its machine last, as it is now. Ways back are shown as
 far as the journal has them.
@@ -21,23 +21,11 @@ from state_machine.change.document import Fact, FilePlan, HostPlan, KeyRule, Nod
 from state_machine.change.facts import ChangeFacts
 from state_machine.policy.phases import ROAD, Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.rolls import FORWARD, ROLLS, WAYS_BACK, row_of
 from state_machine.road.documents import FILES, FilesDocument, document
-from state_machine.road.fleet import KIND_OF, ROLE_OF
 from state_machine.road.restart_evidence import Held, RestartDocument
 from state_machine.tables import RoadNode
 
-FORWARD: Final = (Roll.JOIN, Roll.KRAFT, Roll.STOCK, Roll.SOAK, Roll.FINAL)
-WAYS_BACK: Final = (Roll.OURS, Roll.BACK, Roll.ORIGINAL)
-PHASE_OF: Final[Mapping[Roll, Phase]] = {
-    Roll.JOIN: Phase.BROKERS_JOINING,
-    Roll.KRAFT: Phase.ROLLING_BROKERS,
-    Roll.STOCK: Phase.REPLACING_CONTROLLERS,
-    Roll.SOAK: Phase.SOAK,
-    Roll.FINAL: Phase.FINALIZING,
-    Roll.OURS: Phase.ROLLING_BACK,
-    Roll.BACK: Phase.ROLLING_BACK,
-    Roll.ORIGINAL: Phase.ROLLING_BACK,
-}
 DONE: Final = (RollStep.WHOLE, RollStep.BACK)
 NOTHING_KEPT: Final = RestartDocument()
 
@@ -48,7 +36,7 @@ def restarts_of(facts: ChangeFacts) -> tuple[Restart, ...]:
     rows = [*_journal(facts)]
     planned = [] if _ended(facts) else [*_planned(facts, rows)]
     found = [_restart(facts, row, nodes) for row in rows] + [_pending(roll, role, node) for roll, role, node in planned]
-    order = {roll: at for at, roll in enumerate((*FORWARD, *WAYS_BACK))}
+    order = {roll: at for at, roll in enumerate(ROLLS)}
     found.sort(key=lambda each: order[Roll(each.roll)])  # stable: inside a roll the order above stays
     return tuple(replace(each, number=number) for number, each in enumerate(found, 1))
 
@@ -85,7 +73,7 @@ def _planned(facts: ChangeFacts, rows: Sequence[RoadNode]) -> Iterable[tuple[Rol
     for roll in FORWARD:
         if _is_over(facts, roll):
             continue
-        role = ROLE_OF[roll]
+        role = ROLLS[roll].role
         nodes = {each.id: each for each in _of(facts.inventory, role)}
         entries = [RollEntry(each.id, role, RollStep.PENDING, rack=each.rack) for each in nodes.values()]
         last = _last_of(facts) if role == CONTROLLERS else _on_its_machine(facts)
@@ -96,7 +84,7 @@ def _planned(facts: ChangeFacts, rows: Sequence[RoadNode]) -> Iterable[tuple[Rol
 
 def _is_over(facts: ChangeFacts, roll: Roll) -> bool:
     """Its phase is behind, so that what the journal lacks was not done by this service."""
-    return place(facts.snapshot.phase) > place(PHASE_OF[roll])
+    return place(facts.snapshot.phase) > place(ROLLS[roll].phase)
 
 
 def place(phase: Phase) -> int:
@@ -133,7 +121,7 @@ def _restart(facts: ChangeFacts, row: RoadNode, nodes: Mapping[tuple[str, int], 
     return Restart(
         number=0,
         roll=row.roll,
-        phase=PHASE_OF[Roll(row.roll)],
+        phase=row_of(row.roll).phase,
         role=row.role,
         node=row.node_id,
         host="" if node is None else node.host,
@@ -159,7 +147,7 @@ def _pending(roll: Roll, role: str, node: Node) -> Restart:
     return Restart(
         number=0,
         roll=roll,
-        phase=PHASE_OF[roll],
+        phase=ROLLS[roll].phase,
         role=role,
         node=node.id,
         host=node.host,
@@ -182,7 +170,7 @@ def _pending(roll: Roll, role: str, node: Node) -> Restart:
 
 
 def _file_of(roll: Roll) -> str:
-    kind = KIND_OF[roll]
+    kind = ROLLS[roll].file
     return "" if kind is None else str(kind)
 
 

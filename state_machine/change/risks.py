@@ -15,10 +15,11 @@ from migrator.findings.finding import Severity
 from state_machine.audits.audit_rows import result_of
 from state_machine.change.document import ReportedAudit, ReportedWaiver, Restart, Risk
 from state_machine.change.facts import ChangeFacts
-from state_machine.change.plan import DONE, PHASE_OF, place
+from state_machine.change.plan import DONE, place
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.phases import BEFORE_TAKEOVER, PEOPLE, Phase, Trigger, next_edges
 from state_machine.policy.road_observations import Roll
+from state_machine.policy.rolls import ROLLS
 from state_machine.policy.undo import is_irreversible, undo_of
 from state_machine.road.documents import FILES, FilesDocument, document
 from state_machine.tables import AuditRun
@@ -266,7 +267,7 @@ def _passed_by_hand(facts: ChangeFacts, restarts: Sequence[Restart]) -> list[str
         return []
     done = {each.roll for each in restarts}
     names = {Roll.JOIN: "brokers with the migration settings"}
-    return [words for roll, words in names.items() if roll not in done and place(phase) > place(PHASE_OF[roll])]
+    return [words for roll, words in names.items() if roll not in done and place(phase) > place(ROLLS[roll].phase)]
 
 
 def _conditions(facts: ChangeFacts) -> Iterator[str]:

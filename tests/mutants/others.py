@@ -27,7 +27,7 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_racks.py",),
     ),
     Fault(
-        "state_machine/road/roller.py",
+        "state_machine/rolling/loop.py",
         "                    if not taken.holds:\n",
         "                    if not ready.holds:\n",
         "a broker is stopped although it has the only replica of a partition, and nobody accepted that",
@@ -321,7 +321,7 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_host_calls.py",),
     ),
     Fault(
-        PHASES + "road/roller.py",
+        PHASES + "rolling/looks.py",
         "        if not look.task.done() or look.row != now:",
         "        if not look.task.done():",
         "a look at a node from before a person's decision leads the next act on it",

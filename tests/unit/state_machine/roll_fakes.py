@@ -22,17 +22,16 @@ from migrator.fleet.inventory import parse_inventory
 from migrator.fleet.roll import Decision, RollEntry, RollNow
 from migrator.model.image import EMPTY
 from migrator.model.verdict import Verdict
-from state_machine.change.plan import PHASE_OF
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, LogVoter
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.outcome import Outcome
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
-from state_machine.road import journal
-from state_machine.road import roller as loop
+from state_machine.policy.rolls import ROLLS
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.replicas import ReplicasSeen
-from state_machine.road.roller import Roller
+from state_machine.rolling import acts, journal, loop
+from state_machine.rolling.loop import Roller
 from state_machine.store import Snapshot
 from state_machine.tables import Migration, RoadNode
 from tests.unit.state_machine.world import World
@@ -115,7 +114,7 @@ class Fakes:
         self.roll, self.evidence = roll, evidence
         self.world = World(directory, voters=len(NODES))
         with self.world.store.writing() as session:
-            session.get_one(Migration, self.world.id).phase = PHASE_OF[roll]
+            session.get_one(Migration, self.world.id).phase = ROLLS[roll].phase
         self.zookeeper = ZooKeeperObservation(**{"holder": Holder.OURS, "brokers": IDS, **zookeeper})
         self.acts: list[str] = []
         self.hosts = {
@@ -172,9 +171,8 @@ class Fakes:
 
     def begin(self, **steps: str) -> None:
         """Its journal. steps: of nodes, as `n0="STARTED"`; all others are PENDING."""
-        role = CONTROLLERS if self.roll in (Roll.STOCK, Roll.SOAK, Roll.FINAL, Roll.OURS) else BROKERS
         at, store, number = self.world.clock(), self.world.store, self.world.id
-        journal.begin(store, number, self.roll, self.fleet.of(role), at=at)
+        journal.begin(store, number, self.roll, self.fleet.of(ROLLS[self.roll].role), at=at)
         for name, step in steps.items():
             self.at_step(int(name[1:]), step)
 
@@ -211,7 +209,7 @@ class Fakes:
 
 def judged_by(monkeypatch: pytest.MonkeyPatch) -> Judged:
     """Notes what the loop asks with, and lets it go on."""
-    noted, decide, decide_each, ready_before = Judged(), loop.decide, loop.decide_each, loop.ready_before
+    noted, decide, decide_each, ready_before = Judged(), loop.decide, loop.decide_each, acts.ready_before
 
     def one(entries: Sequence[RollEntry], now: RollNow) -> Decision:
         noted.looks.append(now)
@@ -232,5 +230,5 @@ def judged_by(monkeypatch: pytest.MonkeyPatch) -> Judged:
 
     monkeypatch.setattr(loop, "decide", one)
     monkeypatch.setattr(loop, "decide_each", several)
-    monkeypatch.setattr(loop, "ready_before", before)
+    monkeypatch.setattr(acts, "ready_before", before)
     return noted

@@ -12,7 +12,7 @@ from migrator.fleet.render import FileKind
 from migrator.fleet.roll import Perform
 from state_machine.policy.outcome import Blocked
 from state_machine.policy.road_observations import Roll
-from state_machine.road import journal
+from state_machine.rolling import journal
 from tests.unit.state_machine.roll_fakes import IDS, Fakes, judged_by
 from tests.unit.state_machine.test_roll_conditions import fakes_of
 from tests.unit.state_machine.test_step_conditions import as_before
