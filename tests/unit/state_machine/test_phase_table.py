@@ -9,10 +9,11 @@ import pytest
 from migrator.control_api.operations import DriverOperation
 from state_machine.audit_queries import CONFIRMATION
 from state_machine.operations import sent_back_roll
-from state_machine.policy.gates import nothing_is_claimed
+from state_machine.policy.gates import Evidence, nothing_is_claimed
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD, GoesBack, PhaseRow, PhaseStage, phases_where, row_of
 from state_machine.policy.phases import (
     OPERATIONS,
+    PEOPLE,
     TRANSITIONS,
     OperationName,
     Phase,
@@ -21,7 +22,7 @@ from state_machine.policy.phases import (
     leads_to,
     next_edges,
 )
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.road_observations import RoadEvidence, Roll
 from state_machine.policy.wanted import Voters
 
 BEFORE = "CREATED PREFLIGHT QUORUM BROKERS_JOINING READY"
@@ -123,6 +124,15 @@ def test_nothing_that_people_begin_ends_in_a_phase_that_moves_on() -> None:
 def test_what_cannot_be_undone_is_approved_and_nothing_else_is() -> None:
     assert all(bool(row.approval) == row.no_return for row in PHASES.values())
     assert all(row.goes_back is None for row in PHASES.values() if row.no_return)
+
+
+@pytest.mark.parametrize("phase", phases_where(lambda row: bool(row.approval)))
+def test_what_is_approved_has_the_words_of_the_condition_of_its_gate(phase: Phase) -> None:
+    road = RoadEvidence(fleet_problem="", log_problem="")
+    known = Evidence(observation_age_s=None, paused=None, controllers=(), silent={}, file_faults={}, road=road)
+    forward = [edge for (_, trigger), edge in TRANSITIONS.items() if edge.to is phase and trigger in PEOPLE]
+    conditions = {each.name for edge in forward for each in edge.gate(known).conditions}
+    assert f"another person approved {PHASES[phase].approval}" in conditions
 
 
 def test_every_roll_belongs_to_one_phase_and_is_contradicted_in_phases_before_its_end() -> None:
