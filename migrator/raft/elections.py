@@ -8,9 +8,9 @@ Source: KIP-595; Kafka 3.9 `KafkaRaftClient.handleVoteRequest`, `.handleBeginQuo
 
 We differ in three things. A voter with records that are not on its disk yet does not stand before its flush has ended:
 one whose disk hangs would lead nobody anywhere. A candidate or leader that is not in our voter set is refused (125)
-before its epoch is looked at: with a static voter set nobody else can be elected, and a stranger must not inflate the
-epoch (R-595-13). And an INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock
-process.
+before its epoch is read: with a static voter set nobody else can be elected, and a node of another quorum must not
+inflate the epoch (R-595-13). And an INVALID_REQUEST is answered at the top and never for the partition, where it ends a
+stock process.
 """
 
 from __future__ import annotations

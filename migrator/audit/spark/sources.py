@@ -89,7 +89,7 @@ Rows = Callable[[Session, ReadLimits, PasswordReader | None], Iterator[SideRow]]
 
 
 def zookeeper_rows(rows: Iterable[SideRow], fingerprints: SecretFingerprints) -> Iterator[InputRow]:
-    """Rows of sealed families are sealed."""
+    """The same rows for Spark; in families that hold secrets, each secret is a fingerprint."""
     for row in rows:
         facts = row.facts
         if facts is not None and row.family in HOLD_SECRETS:

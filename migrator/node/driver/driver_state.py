@@ -212,7 +212,7 @@ class DriverState:
 
 
 class StateReporter:
-    """What acts and parts of one driver report (`act.Progress`), assigned to its state. The loop makes it."""
+    """What acts and parts of one driver report (`act.ActReporter`), assigned to its state. The loop makes it."""
 
     def __init__(self, now: DriverState) -> None:
         self._now = now

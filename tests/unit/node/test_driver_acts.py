@@ -313,7 +313,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
 
 
 @pytest.mark.parametrize(("state", "kept"), [(State.ABORTED, True), (State.COPYING, False), (State.DUAL_WRITE, False)])
-def test_a_takeover_is_not_operationed_for_later(state: State, *, kept: bool) -> None:
+def test_no_operation_for_a_takeover_is_kept_for_later(state: State, *, kept: bool) -> None:
     """An operation kept in the window would undo the latch after the abort."""
 
     async def told() -> None:
@@ -325,7 +325,7 @@ def test_a_takeover_is_not_operationed_for_later(state: State, *, kept: bool) ->
 
 
 @pytest.mark.parametrize(("state", "kept"), [(State.WAIT_BROKERS, False), (State.SYNCING, True)])
-def test_a_rollback_is_not_operationed_for_before_there_is_anything_to_rollback(state: State, *, kept: bool) -> None:
+def test_no_operation_for_a_rollback_is_kept_before_there_is_anything_to_roll_back(state: State, *, kept: bool) -> None:
     async def told() -> None:
         driver = a_driver(state)
         assert driver.request_rollback() is driver.operations.rollback is kept
