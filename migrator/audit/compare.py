@@ -71,7 +71,7 @@ EVERY_FAMILY: Final = "every family"
 
 
 class DifferenceKind(StrEnum):
-    """In what way a field, or a whole key, differs."""
+    """The way in which a field, or a whole key, differs."""
 
     CHANGED = "changed"
     MISSING_IN_ZOOKEEPER = "missing in zookeeper"
@@ -423,7 +423,7 @@ def within_bytes(found: list[Difference]) -> list[Difference]:
 
 
 def left_off(**counts: int) -> dict[str, int]:
-    """By key of the report; a list that is whole is not named."""
+    """The counts that are not 0, by key of the report: a list that is whole is not named."""
     return {name: count for name, count in counts.items() if count}
 
 

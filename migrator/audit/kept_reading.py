@@ -192,7 +192,7 @@ class KeptFacts:
 
 
 def kept_facts(path: str) -> KeptFacts:
-    """Once for each file: an audit's tasks ask it for every key that differs. A file made again is another one."""
+    """Open a kept reading once: an audit asks it for every key that differs. A file made again is another one."""
     try:
         state = os.stat(path)
     except OSError as error:

@@ -35,7 +35,7 @@ from migrator.zk.znodes import INT32_MAX, MigrationZnode, migration_data
 
 
 class Brokers(Enum):
-    """In which mode the registered brokers are, fenced ones too. With none registered: as in ZooKeeper mode."""
+    """The mode of the registered brokers, fenced ones too. With none registered it is ZOOKEEPER."""
 
     ZOOKEEPER = "all in ZooKeeper mode"
     HYBRID = "some in KRaft mode"
@@ -127,7 +127,7 @@ class ClaimedBefore:
 
 
 def claimed_before(text: str | None) -> ClaimedBefore | None:
-    """From the text of `Mark.CLAIM`; None for one that cannot be read."""
+    """The claim that a text of `Mark.CLAIM` names; None for a text that cannot be read."""
     words = (text or "").split()
     if len(words) != 2 or not all(word.lstrip("-").isdecimal() for word in words):
         return None
@@ -155,7 +155,7 @@ class Known:
 
     @property
     def zk_epoch(self) -> int | None:
-        """Of the newest claim of this quorum."""
+        """The epoch in ZooKeeper of this quorum's newest claim; None before its first."""
         if self.claim is not None:
             return self.claim.zk_epoch
         return None if self.before is None else self.before.zk_epoch

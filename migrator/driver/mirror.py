@@ -112,7 +112,7 @@ def plan(
     created_names = {topic.name for topic in created}
 
     def stays(key: ConfigKey) -> bool:
-        """In ZooKeeper as it is: passwords are neither published nor taken from a broker."""
+        """Whether it stays in ZooKeeper as it is: passwords are neither published nor taken from a broker."""
         by_name = key.type == ConfigType.BROKER and key.name in shape.unreadable
         return by_name or (passwords is None and _holds_passwords(delta, key))
 

@@ -327,7 +327,7 @@ def poll_unattached(q: QuorumState, role: Unattached, now_ms: int) -> None:
 
 
 def stand(q: QuorumState, now_ms: int, retries: int = 1) -> None:
-    """And ask the others at once."""
+    """Stand for the next election, and ask the others for their votes at once."""
     q.stand(now_ms, retries)
     poll_standing(q, now_ms)
 

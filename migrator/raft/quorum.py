@@ -121,7 +121,7 @@ class QuorumState:
                 return Standing.UNATTACHED if self.state.voted_for == NOBODY else Standing.VOTED
 
     def election_timeout_ms(self) -> int:
-        """Between one and two times the setting, so that not all voters stand at once."""
+        """Draw a time-out of one to two times the setting, so that not all voters stand at once."""
         return self.settings.election_timeout_ms + self.chance(self.settings.election_timeout_ms)
 
     # --- moves ---------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class PendingFullSend:
 
 
 class FullSends:
-    """Of one propagator; works from `begin` to `stop`."""
+    """The later full sends of one propagator; it works from `begin` to `stop`."""
 
     def __init__(
         self,

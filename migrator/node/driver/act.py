@@ -107,7 +107,7 @@ class ClaimHeld:
 
 @dataclass(frozen=True, slots=True)
 class ClaimDropped:
-    """From here on a change of the claim is this quorum's own."""
+    """This quorum deletes its claim itself: a change of it means nothing from here on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class CopyAppended:
-    """In one step with the append; no broker has an update that was made from it."""
+    """The append begins in the same step; no broker has an update that was made from the copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Reconciled:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsUnreadable:
-    """By broker: a password in ZooKeeper that cannot be decoded."""
+    """A password in ZooKeeper cannot be decoded; found: by broker."""
 
     found: Mapping[str, Occurrence]
 

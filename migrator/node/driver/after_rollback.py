@@ -21,12 +21,12 @@ LOOK_S = 15.0
 
 @dataclass(kw_only=True)
 class AfterRollback(HasParts):
-    """Of one driver."""
+    """Watches the brokers after a rollback."""
 
     _before: set[int] = field(default_factory=set, init=False)
 
     async def watch_brokers(self) -> ActEnded:
-        """For as long as this process runs."""
+        """Look at the brokers again and again, for as long as this process runs."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)

@@ -57,7 +57,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class DriverState:
-    """Of one driver.
+    """The state of one driver, which its loop assigns.
 
     trouble: what holds up the act of this state, or wants attention meanwhile; `finding` is about how states ended.
     """

@@ -28,7 +28,7 @@ PERSIST_AGAIN_S = 0.2
 
 @dataclass(kw_only=True)
 class ClaimPersistence(HasParts):
-    """Of one driver."""
+    """Makes the claim of one driver outlive its session."""
 
     claim_watch: ClaimWatch
     ephemeral: EphemeralClaim

@@ -19,7 +19,7 @@ SPREAD_S = 2.0
 
 @dataclass(kw_only=True)
 class Retirement(HasParts):
-    """Of one driver."""
+    """Retires the log of one driver."""
 
     retired_mark: RetiredMark
 

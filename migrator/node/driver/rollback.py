@@ -65,7 +65,7 @@ QUIET_MAX_S = 30.0
 
 
 def finish(config: NodeConfig, mark: str) -> None:
-    """At the start of a process whose log carries the mark: if the claim still stands, delete it now.
+    """Delete the claim if it still stands, at the start of a process whose log carries the mark.
 
     Raises Z2K-2001 or Z2K-2002 when ZooKeeper does not answer: then it is not known, and the next start asks again.
     """
@@ -104,7 +104,7 @@ class RollbackActs(HasParts):
     # --- abort ---------------------------------------------------------------------------------------------
 
     async def abort_takeover(self) -> ActEnded:
-        """Before the commit: delete the claim of this quorum, also one that an earlier leader left or still sends."""
+        """Delete the claim of this quorum before the commit, also one that an earlier leader left or still sends."""
         self.progress.changed(ClaimDropped())
         if Mark.TAKEOVER not in self.controller.newest.marks:  # ABORTED has to outlive this node
             await self.controller.mark(Mark.TAKEOVER, "aborted before the claim")
@@ -126,7 +126,7 @@ class RollbackActs(HasParts):
     # --- rollback -----------------------------------------------------------------------------------------
 
     async def rollback(self) -> ActEnded:
-        """From dual-write, with every broker in ZooKeeper mode."""
+        """Go back from dual-write, with every broker in ZooKeeper mode."""
         self.operations.begun()
         self.progress.alarm(REFUSED, None)
         try:
@@ -149,7 +149,7 @@ class RollbackActs(HasParts):
         return await self._leave(highest)
 
     async def roll_back_early(self) -> ActEnded:
-        """After the commit, but before the first broker update: leave at once; this log is retired."""
+        """Leave at once, after the commit but before the first broker update; this log is retired."""
         return await self._leave(-1, leaves_orders=True)
 
     def _refuse_with_brokers_or_voters(self) -> None:

@@ -69,7 +69,7 @@ EXPORT_FRESH_MS = 60 * 60 * 1_000
 
 
 def pause_s(least_s: float, look_ms: int, waited_ms: int) -> float:
-    """Until the next look, unless an operation is requested, or a broker comes or goes.
+    """The pause before the next look, unless an operation is requested, or a broker comes or goes.
 
     look_ms: how long this look took. waited_ms: from what last cut a pause short to the beginning of this look.
     """
@@ -107,7 +107,7 @@ class GateActs(HasParts):
     # --- waiting -------------------------------------------------------------------------------------------
 
     async def wait_quorum(self) -> ActEnded:
-        """Until every voter is registered with the migration enabled."""
+        """Wait until every voter is known with the migration enabled."""
         while True:
             known = await self._voters_enabled()
             missing = [voter for voter in self.config.voter_ids if voter not in known]

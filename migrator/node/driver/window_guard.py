@@ -35,7 +35,7 @@ def live_brokers(session: ZkSession) -> set[int]:
 
 @dataclass(kw_only=True)
 class WindowGuard(HasParts):
-    """Of one driver, for each of its takeovers. fail: ends the window, with the reason and the finding."""
+    """Guards each takeover of one driver. fail: ends the window, with the reason and the finding."""
 
     fail: Callable[[str, Occurrence], None]
     _task: asyncio.Task[None] | None = field(default=None, init=False)
