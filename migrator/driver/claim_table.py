@@ -180,6 +180,7 @@ def judge(observed: ClaimObservation, known: Known, brokers: Brokers, *, of_this
     """of_this_cluster: whether `/cluster/id` is that of this log; it matters only before the claim is made again."""
     found = what_stands(observed, known) if of_this_cluster else Stands.TREE_GONE
     answer = TABLE[found, known.leads][tuple(Brokers).index(brokers)]
+    # A broker may have been elected and gone meanwhile; only the epoch and its version tell.
     if answer is Answer.PROVE:
         answer = Answer.CLAIM_AGAIN if nobody_was_elected(observed, known) else Answer.FENCE
     if answer is Answer.CLAIM_AGAIN and observed.epoch >= INT32_MAX:  # no later epoch can be claimed
@@ -202,6 +203,7 @@ def what_stands(observed: ClaimObservation, known: Known) -> Stands:
     if held.kraft_epoch <= 0:
         is_higher = known.zk_epoch is None or observed.epoch > known.zk_epoch
         return Stands.ZOOKEEPER_BROKER if is_higher else Stands.EARLIER_BROKER
+    # KRaft's, and no node of ours: two quorums must never write to one tree.
     if held.brokerid not in known.voters:
         return Stands.FOREIGN_QUORUM
     if claim is None:
@@ -225,6 +227,7 @@ def _beside_a_voter(observed: ClaimObservation, known: Known) -> Stands:
         return Stands.ANOTHER_MIGRATION if is_higher else Stands.MIGRATION_GONE
     if claim is not None:
         return Stands.EPOCH_MOVED if observed.epoch_version != claim.epoch_version else Stands.EARLIER_VOTER
+    # Whoever wrote that had records that this log lacks: it is an old copy, or lost its disk.
     if mirrored(migration) > known.at:
         return Stands.LOG_BEHIND
     is_lower = known.before is not None and observed.epoch < known.before.zk_epoch

@@ -127,6 +127,7 @@ class ClaimActs(HasParts):
         await self.parts.hooks.before("claim")
         window = TimeWithoutController(self.now_ms(), self.config.takeover_max_ms)
         self.progress.changed(WindowOpened(window))
+        # Before the claim is sent: it may stand although its answer is lost.
         self.ephemeral.begin(window)
         held = observed.controller
         claim = await (
@@ -156,6 +157,7 @@ class ClaimActs(HasParts):
     async def _displace(self, observed: ClaimObservation, held: ControllerZnode) -> Claim | None:
         """Take the place of a ZooKeeper-mode controller, wait until it stepped down, then claim (K-27)."""
         broker = self.controller.image.brokers.get(held.brokerid)
+        # It could not be asked whether it stepped down, so it must not be displaced.
         if broker is None:
             reason = f"broker {held.brokerid} is controller and not registered here"
             self.progress.trouble(CLAIM_NOT_POSSIBLE.found(reason=reason))
@@ -218,6 +220,7 @@ class ClaimActs(HasParts):
         )
         brokers = brokers_of(image)
         judged = judge(observed, known, brokers)
+        # Only then: it is one more read, and no other answer depends on whose tree this is.
         if judged.answer is Answer.CLAIM_AGAIN and not await self._of_this_cluster():
             judged = judge(observed, known, brokers, of_this_cluster=False)
         return known, judged

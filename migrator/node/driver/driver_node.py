@@ -179,6 +179,7 @@ class DriverNode:
     def published(self, delta: Delta) -> None:
         """A commit became visible: write it to ZooKeeper, and update brokers."""
         self.parts.events.wake()
+        # The gate waits for brokers, and for nothing else that is committed: it need not look at each NoOp.
         if delta.brokers:
             self.parts.events.call()
         self._note_what_surveys_miss(delta)
@@ -269,6 +270,7 @@ class DriverNode:
                     happened = interrupt.result()
                     if isinstance(happened, BaseException):
                         raise happened
+                    # The end of a window that comes after the append is too late: an abort would lose the copy.
                     late = is_late(happened, fresh_copy=self.now.fresh_copy)
                     if move(self.now.state, happened) is not None and not late:
                         return happened
@@ -295,6 +297,7 @@ class DriverNode:
                 return Happened.LEADERSHIP_LOST
             except Exception as fault:
                 error = self._named(fault)
+                # Nothing is appended yet, and ZooKeeper may answer again within the window.
                 if in_copy(self.now.state) and error.code == ZOOKEEPER_LOST.code:
                     happened = await self._ride_out(error)
                     if happened is None:
@@ -349,6 +352,7 @@ class DriverNode:
         self.now.enter(state, happened, self.parts.now_ms())
         if state is State.TAKING_OVER:
             self.now.abandoned = False
+        # The cluster may be waiting for its controller: a collection of cycles would make it wait longer.
         if in_window(state) or state is State.RESUMING:
             self._quiet_time.begin()
         else:

@@ -194,6 +194,7 @@ class RollbackActs(HasParts):
             if self.mirroring.mirror is not None and is_quiet:
                 return
             reason = silence or f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
+            # Without a mirror nothing gets quiet by waiting: dual-write has to make one first.
             if self.mirroring.mirror is None or self.now_ms() > deadline:
                 raise ROLLBACK_NOT_POSSIBLE.error(reason=reason)
             self.progress.waiting(reason)

@@ -62,6 +62,7 @@ class UpdateActs(HasParts):
         broker_updates = self.propagator.broker_updates
         if broker_updates is not None:  # begun before ZooKeeper had to be compared again
             return await self._updated(broker_updates, started)
+        # A fail-over: brokers may act on this quorum's updates already, so none has to wait for another.
         if not self.now.fresh_copy:
             return await self._updated(await self._begin(), started)
         return await self._first_update(started)
