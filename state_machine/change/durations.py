@@ -17,7 +17,8 @@ from migrator.fleet.roll import RollStep
 from state_machine.change.document import Restart, Span
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE, place
-from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
+from state_machine.policy.phase_table import PHASE_OF, PHASES
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, SHORTEST_RESTART_S, Roll
 from state_machine.policy.rolls import ROLLS
 
@@ -53,7 +54,7 @@ def _roll(facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll) -> Span |
     mine = [each for each in restarts if each.roll == roll]
     if not mine:
         return None
-    what = f"{ROLLS[roll].phase}: {len(mine)} {mine[0].role}s restart ({roll})"
+    what = f"{PHASE_OF[roll]}: {len(mine)} {mine[0].role}s restart ({roll})"
     done = [each.seconds for each in mine if each.seconds is not None]
     left = _left(restarts, roll)
     if not left:
@@ -96,7 +97,7 @@ def time_of_one(
 
 def _takeover(facts: ChangeFacts) -> Span | None:
     """The time in which the cluster has no controller."""
-    if facts.snapshot.phase not in BEFORE_TAKEOVER:
+    if not PHASES[facts.snapshot.phase].before_takeover:
         return None
     low, high = TAKEOVER_S
     source = f"assumed: {low:g} s ({LABORATORY}); at most zk2kraft.takeover.max.ms, whose largest value is {high:g} s"

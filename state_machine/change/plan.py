@@ -19,9 +19,10 @@ from migrator.fleet.render import RULES, FileKind
 from migrator.fleet.roll import RollEntry, RollStep, in_order
 from state_machine.change.document import Fact, FilePlan, HostPlan, KeyRule, NodePlan, Restart
 from state_machine.change.facts import ChangeFacts
-from state_machine.policy.phases import ROAD, Phase
+from state_machine.policy.phase_table import PHASE_OF, PHASES, WAY_FORWARD, PhaseStage
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
-from state_machine.policy.rolls import FORWARD, ROLLS, WAYS_BACK, row_of
+from state_machine.policy.rolls import FORWARD, ROLLS, WAYS_BACK
 from state_machine.road.documents import FILES, FilesDocument, document
 from state_machine.road.restart_evidence import Held, RestartDocument
 from state_machine.tables import RoadNode
@@ -42,7 +43,7 @@ def restarts_of(facts: ChangeFacts) -> tuple[Restart, ...]:
 
 
 def _ended(facts: ChangeFacts) -> bool:
-    return facts.snapshot.phase in (Phase.ROLLING_BACK, Phase.ROLLED_BACK, Phase.COMPLETED)
+    return PHASES[facts.snapshot.phase].stage in (PhaseStage.ROLLBACK, PhaseStage.OVER)
 
 
 def _journal(facts: ChangeFacts) -> list[RoadNode]:
@@ -84,14 +85,14 @@ def _planned(facts: ChangeFacts, rows: Sequence[RoadNode]) -> Iterable[tuple[Rol
 
 def _is_over(facts: ChangeFacts, roll: Roll) -> bool:
     """Its phase is behind, so that what the journal lacks was not done by this service."""
-    return place(facts.snapshot.phase) > place(ROLLS[roll].phase)
+    return place(facts.snapshot.phase) > place(PHASE_OF[roll])
 
 
 def place(phase: Phase) -> int:
     """On the way forward. An aborted takeover leads to READY; a rollback is behind everything."""
     if phase is Phase.ABORTING:
-        return ROAD.index(Phase.TAKEOVER)
-    return ROAD.index(phase) if phase in ROAD else len(ROAD)
+        return WAY_FORWARD.index(Phase.TAKEOVER)
+    return WAY_FORWARD.index(phase) if PHASES[phase].forward else len(WAY_FORWARD)
 
 
 def _last_of(facts: ChangeFacts) -> frozenset[int]:
@@ -121,7 +122,7 @@ def _restart(facts: ChangeFacts, row: RoadNode, nodes: Mapping[tuple[str, int], 
     return Restart(
         number=0,
         roll=row.roll,
-        phase=row_of(row.roll).phase,
+        phase=PHASE_OF[Roll(row.roll)],
         role=row.role,
         node=row.node_id,
         host="" if node is None else node.host,
@@ -147,7 +148,7 @@ def _pending(roll: Roll, role: str, node: Node) -> Restart:
     return Restart(
         number=0,
         roll=roll,
-        phase=ROLLS[roll].phase,
+        phase=PHASE_OF[roll],
         role=role,
         node=node.id,
         host=node.host,

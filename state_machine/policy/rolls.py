@@ -1,7 +1,8 @@
 """The kinds of rolling restarts as a table: what is the same for all code that meets one.
 
 In:   nothing. Out: `ROLLS`, one row per kind, and which of them are ways back.
-Elsewhere: how each kind acts and judges (state_machine/rolling), conditions of steps forward (step_conditions.py).
+Elsewhere: how each kind acts and judges (state_machine/rolling), conditions of steps forward (step_conditions.py),
+which phase has which roll (phase_table.py).
 Rules: nobody asks which roll it is; whoever needs a difference adds a field here, or a method to the kinds.
 """
 
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.fleet.render import FileKind
-from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 
 
@@ -29,7 +29,6 @@ class RollRow:
     """
 
     role: str
-    phase: Phase
     file: FileKind | None
     back: bool = False
     alone: FileKind | None = FileKind.BACK
@@ -39,27 +38,20 @@ class RollRow:
 
 
 ROLLS: Final[Mapping[Roll, RollRow]] = {
-    Roll.JOIN: RollRow(BROKERS, Phase.BROKERS_JOINING, FileKind.MIGRATION, log_dirs=False),
-    Roll.KRAFT: RollRow(BROKERS, Phase.ROLLING_BROKERS, FileKind.KRAFT, by_rack=True),
-    Roll.STOCK: RollRow(CONTROLLERS, Phase.REPLACING_CONTROLLERS, FileKind.STOCK),
-    Roll.SOAK: RollRow(CONTROLLERS, Phase.SOAK, None),
-    Roll.FINAL: RollRow(CONTROLLERS, Phase.FINALIZING, FileKind.FINALIZED),
-    Roll.OURS: RollRow(
-        CONTROLLERS,
-        Phase.ROLLING_BACK,
-        FileKind.BACK,
-        back=True,
-        alone=FileKind.STOCK,
-        undoes=(Roll.STOCK, Roll.SOAK),
-    ),
-    Roll.BACK: RollRow(BROKERS, Phase.ROLLING_BACK, FileKind.BACK, back=True, alone=None, undoes=(Roll.KRAFT,)),
-    Roll.ORIGINAL: RollRow(BROKERS, Phase.ROLLING_BACK, FileKind.ORIGINAL, back=True, alone=None),
+    Roll.JOIN: RollRow(BROKERS, FileKind.MIGRATION, log_dirs=False),
+    Roll.KRAFT: RollRow(BROKERS, FileKind.KRAFT, by_rack=True),
+    Roll.STOCK: RollRow(CONTROLLERS, FileKind.STOCK),
+    Roll.SOAK: RollRow(CONTROLLERS, None),
+    Roll.FINAL: RollRow(CONTROLLERS, FileKind.FINALIZED),
+    Roll.OURS: RollRow(CONTROLLERS, FileKind.BACK, back=True, alone=FileKind.STOCK, undoes=(Roll.STOCK, Roll.SOAK)),
+    Roll.BACK: RollRow(BROKERS, FileKind.BACK, back=True, alone=None, undoes=(Roll.KRAFT,)),
+    Roll.ORIGINAL: RollRow(BROKERS, FileKind.ORIGINAL, back=True, alone=None),
 }
 """In the order in which a node goes through them: of its files, the one of the last roll is its present one."""
 FORWARD: Final = tuple(roll for roll, row in ROLLS.items() if not row.back)
 WAYS_BACK: Final = tuple(roll for roll, row in ROLLS.items() if row.back)
 
 
-def row_of(roll: str) -> RollRow:
+def facts_of(roll: str) -> RollRow:
     """Of a roll by its name, as the journal has it."""
     return ROLLS[Roll(roll)]

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from migrator.fleet.roll import RollEntry, RollStep
 from state_machine.policy.road_observations import Roll
-from state_machine.policy.rolls import ROLLS, row_of
+from state_machine.policy.rolls import ROLLS, facts_of
 from state_machine.road.fleet import FleetNode
 from state_machine.road.restart_evidence import add_evidence
 from state_machine.store import Store
@@ -105,7 +105,7 @@ def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
         began_s=0.0 if row.began_at is None else max(now - row.began_at, 0.0),
         instruction=row.instruction,
         cause=f"{row.code} {row.cause}".strip(),
-        back=alone or row_of(row.roll).back,
+        back=alone or facts_of(row.roll).back,
         alone=alone,
         turn=turn,
     )
@@ -113,7 +113,7 @@ def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
 
 def is_sent_back(row: RoadNode) -> bool:
     """Whether a person sent this node back alone: a broker to its previous file; of the roll OURS, to stock."""
-    alone = row_of(row.roll).alone
+    alone = facts_of(row.roll).alone
     return alone is not None and row.kind == alone
 
 
@@ -122,7 +122,7 @@ def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -
 
     incarnation: as registered now, so that the next one is noticed.
     """
-    alone = row_of(row.roll).alone
+    alone = facts_of(row.roll).alone
     assert alone is not None, f"nobody leaves the roll {row.roll} alone"
     row.step, row.kind, row.incarnation = RollStep.STOPPING, alone, incarnation
     row.failed_in = row.cause = row.code = row.instruction = ""

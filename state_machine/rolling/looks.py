@@ -23,7 +23,7 @@ from migrator.fleet.roll import UNDER_WAY, NodeNow, RollStep
 from migrator.model.image import Image
 from migrator.model.verdict import Condition
 from state_machine.policy.road_observations import BROKERS
-from state_machine.policy.rolls import row_of
+from state_machine.policy.rolls import facts_of
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import FleetNode
 from state_machine.road.identity.hosts import not_ended
@@ -121,7 +121,7 @@ class HostLooks:
         except FindingError as error:
             log.warning("roll.status_not_read", node=node.id, reason=str(error))
             process = ProcessState.NOT_READ
-        looks_at_disks = node.role == BROKERS and row.step == RollStep.STARTED and row_of(row.roll).log_dirs
+        looks_at_disks = node.role == BROKERS and row.step == RollStep.STARTED and facts_of(row.roll).log_dirs
         directories = node.node.log_dirs if looks_at_disks else ()
         node = replace(node, actuator=read_ahead(node.actuator, [node.path, *directories]))
         try:

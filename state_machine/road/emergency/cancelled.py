@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from migrator.fleet.roll import UNTOUCHED, RollStep
-from state_machine.policy.rolls import row_of
+from state_machine.policy.rolls import facts_of
 from state_machine.store import reached
 from state_machine.tables import RoadNode
 
@@ -21,7 +21,7 @@ from state_machine.tables import RoadNode
 def cancel(session: Session, migration_id: int, at: float) -> None:
     rows = list(session.scalars(select(RoadNode).where(RoadNode.migration_id == migration_id)))
     for row in rows:
-        undoes = row_of(row.roll).undoes
+        undoes = facts_of(row.roll).undoes
         if not undoes:
             continue
         if reached(row) not in UNTOUCHED:

@@ -26,6 +26,7 @@ from state_machine.clusters.log_observer import LogBroker, LogController, LogObs
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.outcome import Outcome
+from state_machine.policy.phase_table import PHASE_OF
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.rolls import ROLLS
 from state_machine.road.fleet import Fleet, FleetNode
@@ -114,7 +115,7 @@ class Fakes:
         self.roll, self.evidence = roll, evidence
         self.world = World(directory, voters=len(NODES))
         with self.world.store.writing() as session:
-            session.get_one(Migration, self.world.id).phase = ROLLS[roll].phase
+            session.get_one(Migration, self.world.id).phase = PHASE_OF[roll]
         self.zookeeper = ZooKeeperObservation(**{"holder": Holder.OURS, "brokers": IDS, **zookeeper})
         self.acts: list[str] = []
         self.hosts = {
