@@ -187,11 +187,11 @@ class RoadActs:
         return await self._roller.step(snapshot, evidence, Roll.BACK)
 
     async def original_files(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
-        """After the claim is gone. None: every broker has the file with which it was found."""
+        """Leads ORIGINAL, after the claim is gone. None: every broker has the file with which it was found."""
         return await self._roller.step(snapshot, evidence, Roll.ORIGINAL)
 
     async def keep_left_out(self, snapshot: Snapshot) -> str:
-        """At the end of a way back: who was left out by name or left as stock, in words, also for the status later."""
+        """Keeps who was left out by name or left as stock at the end of a way back; in words, for the status later."""
         nodes, stock = nodes_left_out(snapshot, self._clock()), left_as_stock(snapshot, self._clock())
         if nodes or stock:
             await self._keep(snapshot, LEFT_OUT, LeftOutDocument(self._clock(), nodes, stock))

@@ -15,7 +15,7 @@ from migrator.findings.finding import Occurrence
 
 
 class OutcomeKind(StrEnum):
-    """As it is stored, and as the API names it."""
+    """The kind as it is stored, and as the API names it."""
 
     WAITING = "waiting"
     BLOCKED = "blocked"
@@ -34,7 +34,7 @@ class Outcome:
 
     @property
     def words(self) -> str:
-        """As people read it: the kind, then the text."""
+        """What people read: the kind, then the text."""
         return f"{self.kind}: {self.text}"
 
 
@@ -82,7 +82,7 @@ SAID_OF_SEVERAL: Final = 3
 
 
 def said_of_several(found: Sequence[Outcome]) -> Outcome:
-    """Of several nodes at once, in their order. One that is blocked blocks: a person has to see to it."""
+    """Joins what is said of several nodes, in their order. One that is blocked blocks: a person has to see to it."""
     kind = Blocked if any(isinstance(each, Blocked) for each in found) else Waiting
     said = [each.text if isinstance(each, kind) else each.words for each in found[:SAID_OF_SEVERAL]]
     said += [f"and {len(found) - SAID_OF_SEVERAL} more"] if len(found) > SAID_OF_SEVERAL else []

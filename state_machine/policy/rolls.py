@@ -53,5 +53,5 @@ WAYS_BACK: Final = tuple(roll for roll, row in ROLLS.items() if row.back)
 
 
 def facts_of(roll: str) -> RollRow:
-    """Of a roll by its name, as the journal has it."""
+    """Finds the row of a roll by its name, as the journal has it."""
     return ROLLS[Roll(roll)]

@@ -44,7 +44,7 @@ BeforeStop: TypeAlias = Callable[[Snapshot], Awaitable[Outcome | None]]
 
 
 class NodeActs:
-    """Of all migrations; what is under way lies in each one's work."""
+    """Acts of all migrations; what is under way lies in each one's work."""
 
     def __init__(self, store: Store, observer: ClusterObserver, means: Means, locks: ClusterLocks | None) -> None:
         self._store = store
@@ -98,7 +98,7 @@ class NodeActs:
         return self.start(round, row, act)
 
     def start(self, round: Round, row: RoadNode, act: NodeAct) -> Outcome:
-        """On a thread; `follow` takes what came of it."""
+        """Begins the act on a thread; `follow` takes what came of it."""
         roll, work, node = round.roll, round.work, round.node(row)
         log.info("roll.act", roll=roll, node=node.id, act=act)
         task = NodeTask(round, node, row, self.image(round.snapshot))
@@ -165,7 +165,7 @@ class NodeActs:
 
 
 def perform(kind: RollKind, task: NodeTask, act: NodeAct) -> dict[str, Any]:
-    """On a thread. Returns columns of the journal; raises the finding that stopped it."""
+    """Runs on a thread. Returns columns of the journal; raises the finding that stopped it."""
     match act:
         case NodeAct.PREPARE:
             snapshot = task.round.snapshot

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 
 class RollKind:
-    """Without state; one object per kind."""
+    """One object per kind, without state."""
 
     roll: ClassVar[Roll]
 
@@ -94,11 +94,11 @@ class RollKind:
         return self.may_stop(round.evidence)
 
     def ready_of(self, round: Round, node: int, cluster: Verdict) -> Verdict:
-        """Before this node is stopped. cluster: `ready`."""
+        """What has to hold before this node is stopped. cluster: `ready`."""
         return cluster
 
     def takes(self, evidence: Evidence, *nodes: int) -> tuple[Condition, ...]:
-        """From partitions that are whole, by the stop of these nodes together."""
+        """What the stop of these nodes together takes from partitions that are whole."""
         return restarts_are_accepted(road_of(evidence), nodes) if self.facts.role == BROKERS else ()
 
     def around(self, evidence: Evidence) -> Verdict:
@@ -139,7 +139,7 @@ class RollKind:
     # --- acts on its host ----------------------------------------------------------------------------------
 
     def prepare(self, task: NodeTask) -> dict[str, Any]:
-        """While it runs: its next file, and what stands against it. Only reads."""
+        """Reads, while it runs, what its next file is and what stands against it."""
         node, kind = task.node, self.facts.file
         present = read_present(node.actuator, node.path)
         found = self.found(task, present)

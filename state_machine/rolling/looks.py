@@ -49,7 +49,7 @@ def are_together(rows: Iterable[RoadNode]) -> bool:
 
 
 class HostLooks:
-    """Without state of its own: what was seen lies in the round's work."""
+    """Keeps no state of its own: what was seen lies in the round's work."""
 
     def __init__(self, means: Means) -> None:
         self._means = means

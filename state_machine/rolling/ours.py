@@ -84,7 +84,7 @@ class OursRoll(WayBackKind):
         return write_stock_again(task.round.fleet, task.node, kept)
 
     def order_start(self, task: NodeTask) -> dict[str, Any]:
-        """By the supervisor, once the journal has STARTED."""
+        """The supervisor starts ours, once the journal has STARTED."""
         return super().order_start(task) if is_sent_back(task.row) else {}
 
 
@@ -107,7 +107,7 @@ def others_away(evidence: Evidence, half_way: tuple[int, ...]) -> str | None:
 
 
 def process_of(snapshot: Snapshot, row: RoadNode, answers: bool) -> ProcessState:
-    """Of our process, once the supervisor may start it. It gives up on one that ends again and again."""
+    """The state of our process, once the supervisor may start it. It gives up on one that ends again and again."""
     if answers:
         return ProcessState.RUNNING
     process = snapshot.processes.get(row.node_id)
@@ -123,7 +123,7 @@ def answers_in_its_place(evidence: Evidence, row: RoadNode) -> Condition:
 
 
 def write_stock_again(fleet: Fleet, node: FleetNode, kept: Sequence[str]) -> dict[str, Any]:
-    """Of a controller that a person sent back to stock alone. Blocks on the host. Raises Z2K-4204 and others.
+    """Writes stock's file for a controller that a person sent back alone. Blocks on the host. Raises Z2K-4204, others.
 
     kept: checksums of its files that lie beside the present one, that of stock first. The first of them stands for a
     present file that was cut.

@@ -115,7 +115,7 @@ def _with_racks(round: Round, entries: Sequence[RollEntry]) -> list[RollEntry]:
 
 
 def naming_racks(found: Outcome | None, work: RollWork, rows: Iterable[RoadNode]) -> Outcome | None:
-    """With the racks that are restarted one broker after the other although a rack at a time is asked for."""
+    """Adds the racks that are restarted one broker after the other although a rack at a time is asked for."""
     left = {(row.roll, row.node_id) for row in rows if row.step != RollStep.WHOLE}
     named = [why for (roll, _), (ids, why) in work.one_by_one.items() if any((roll, each) in left for each in ids)]
     if found is None or not named:

@@ -18,7 +18,7 @@ SILENT_MS: Final = 10_000
 
 
 def incarnation(snapshot: Snapshot, role: str, node: int) -> str:
-    """As registered now; empty when it is not."""
+    """The incarnation that is registered now; empty when none is."""
     observed = log_of(snapshot)
     found: Any = observed.broker(node) if role == BROKERS else observed.controller(node)
     return "" if found is None else str(found.incarnation)
@@ -30,7 +30,7 @@ def registered_now(snapshot: Snapshot, row: RoadNode) -> dict[str, Any]:
 
 
 def registered_anew(snapshot: Snapshot, row: RoadNode) -> bool:
-    """Of a broker, since its stop was ordered."""
+    """Whether a broker registered anew since its stop was ordered."""
     observed = log_of(snapshot)
     found = observed.broker(row.node_id) if observed.known and row.role == BROKERS else None
     return found is not None and row.incarnation not in ("", str(found.incarnation))

@@ -49,7 +49,7 @@ class Means:
     steady: Callable[[], float]
 
     def kafka_says(self, rendered: Rendered) -> str:
-        """Before the node is stopped. Raises Z2K-7035."""
+        """What Kafka's own parser says, before the node is stopped. Raises Z2K-7035."""
         return kafka_says(rendered, None if self.settings.fleets is None else self.settings.fleets / KAFKA)
 
 
@@ -87,7 +87,7 @@ class NodeSeen:
 
 @dataclass(slots=True)
 class RollWork:
-    """Of one migration, in this life of the service."""
+    """What is kept of one migration, in this life of the service."""
 
     repeats: Repeats
     running: dict[int, Running] = field(default_factory=dict)

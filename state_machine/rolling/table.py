@@ -29,5 +29,5 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
 
 
 def around_of(evidence: Evidence, roll: Roll) -> Verdict:
-    """Until a node of a way forward counts as whole."""
+    """What has to hold of the cluster until a node of a way forward counts as whole."""
     return KINDS[roll].around(evidence)

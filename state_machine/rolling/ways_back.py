@@ -49,7 +49,7 @@ class WayBackKind(RollKind):
         return tuple(each for each in super().nodes(round) if each.id in needed and each.id not in round.out)
 
     def half_way(self, round: Round) -> Waiting | tuple[int, ...]:
-        """Without those whose host gives no answer, and those that serve while another one does not."""
+        """Leaves out those whose host gives no answer, and those that serve while another one does not."""
         found = left_half_way(round.snapshot, self.roll)
         later = {*without_answer(round.snapshot), *_serving(round, found)}
         return tuple(each for each in found if each not in later)
@@ -95,7 +95,7 @@ class WayBackKind(RollKind):
 
 
 def in_any_case(evidence: Evidence) -> tuple[Condition, ...]:
-    """Before any stop while our controllers, or stock, lead."""
+    """What has to hold before any stop while our controllers, or stock, lead."""
     road = road_of(evidence)
     return (no_later_kafka(evidence.later), log_is_observed(road), *canary_is_well(road), zookeeper_answers(evidence))
 
