@@ -10,9 +10,10 @@ import pytest
 from migrator.fleet.files import Present, checksum_of, predecessor_path
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import Perform
-from state_machine.policy.outcome import Blocked
+from state_machine.policy.outcome import Blocked, Outcome, Waiting
 from state_machine.policy.road_observations import Roll
 from state_machine.rolling import journal
+from state_machine.store import Snapshot
 from tests.unit.state_machine.roll_fakes import IDS, Fakes, judged_by
 from tests.unit.state_machine.test_roll_conditions import fakes_of
 from tests.unit.state_machine.test_step_conditions import as_before
@@ -76,3 +77,22 @@ def test_nobody_is_stopped_while_the_cluster_is_not_ready(tmp_path: Path, monkey
     asyncio.run(fakes.round())
     assert fakes.acts == []
     assert not any(isinstance(each, Perform) for each in noted.decisions)
+
+
+@pytest.mark.parametrize(("kind", "stopped"), [("finalized", False), ("back", True)])
+def test_what_is_asked_before_the_stops_of_a_roll_holds_them_and_not_those_that_put_a_node_back(
+    tmp_path: Path, kind: str, stopped: bool
+) -> None:
+    """The intent of FINALIZING: no controller is stopped for it before it stands; one that is put back needs none."""
+    fakes = fakes_of(tmp_path / "final", Roll.FINAL)
+    fakes.begin()
+    fakes.at_step(3001, "STOPPING", kind=kind)
+
+    async def refuses(snapshot: Snapshot) -> Outcome:
+        return Waiting("the intent does not stand yet")
+
+    fakes.roller.before_stop[Roll.FINAL] = refuses
+    said = asyncio.run(fakes.round())
+    assert (fakes.acts == ["stop 3001"]) is stopped
+    assert said is not None
+    assert said.text == ("controller 3001: stop begins" if stopped else "the intent does not stand yet")
