@@ -401,7 +401,7 @@ def serve(
     (directories that may hold controllers' files), control_hosts, control_ca, control_certificate,
     control_key_password, control_token (for controllers on other hosts), start_controllers, fleets (inventories of
     nodes and their actuators), settle_s, node_deadline_s, soak_s, brokers_gone_s, drift_every_s, hosts_at_once,
-    calls_per_host, zookeeper_kept_days, single_operator, backup_key, backup_directory. docs/service.md explains them.
+    calls_per_host, zookeeper_kept_days, single_operator, backup_key, backup_directory. docs/settings.md explains them.
     A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
     """
     from api.commands import service

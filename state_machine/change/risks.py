@@ -30,7 +30,7 @@ KNOWN: Final = (
         Phase.BROKERS_JOINING,
         "a broker that restarts is away; partitions with one replica on it are not served meanwhile",
         "one broker at a time, while every partition is whole; what stops take is accepted before (Z2K-1061, Z2K-4242)",
-        "docs/service.md",
+        "docs/to-dual-write.md",
     ),
     (
         Phase.TAKEOVER,
@@ -48,7 +48,7 @@ KNOWN: Final = (
         Phase.ROLLING_BROKERS,
         "a broker does not start with its KRaft file",
         "the rolling restart stops at it; `zk2kraft back` returns this broker alone to its previous file",
-        "docs/service.md",
+        "docs/to-the-end.md",
     ),
     (
         Phase.REPLACING_CONTROLLERS,
@@ -118,13 +118,15 @@ def _of_the_plan(facts: ChangeFacts, restarts: Sequence[Restart]) -> Iterator[Ri
         )
     if facts.limits.single_operator:
         yield risk(
-            "single_operator is on: one person may request and approve FINALIZING", "set it to false", "docs/service.md"
+            "single_operator is on: one person may request and approve FINALIZING",
+            "set it to false",
+            "docs/settings.md",
         )
     if not facts.limits.backups_encrypted:
         yield risk(
             "backups are not encrypted, and files in them may hold secrets",
             "their directories have mode 0700; `backup_key` encrypts them",
-            "docs/service.md",
+            "docs/settings.md",
         )
 
 
