@@ -470,7 +470,7 @@ def rollback(
     wait: Wait = 300.0,
     no_wait: NoWait = False,
     without_controllers: Annotated[
-        bool, typer.Option("--without-controllers", help="use this when no controller of ours can run")
+        bool, typer.Option("--without-controllers", help="use this when no zk2kraft controller can run")
     ] = False,
     zookeeper: Annotated[
         str | None,
@@ -498,9 +498,8 @@ def rollback(
 ) -> None:
     """Roll back to ZooKeeper. Exit: 0 done, 1 ended in another phase, 4 refused by a gate, 5 not done yet.
 
-    From ROLLING_BROKERS to SOAK the service restarts nodes one by one: stock controllers become ours again, brokers go
-    back into ZooKeeper mode. `status` says before what a rollback costs and loses, from DUAL_WRITE on. In FINALIZING,
-    `zk2kraft abort` leads back to SOAK until a controller was started without the migration flag; later nothing does.
+    From DUAL_WRITE on, `status` says before what a rollback costs and loses. From ROLLING_BROKERS to SOAK the service
+    restarts nodes one by one. docs/undo.md says how, from each phase, and what to do in FINALIZING.
 
     With --without-controllers the command needs only ZooKeeper, no service and no controller. Without --execute it
     only prints its plan. Exit: 0 done, 2 refused.
