@@ -619,7 +619,7 @@ def back(
 ) -> None:
     """Return the failed broker of a rolling restart, alone, to its previous file. Exit: 0 begun, 4 refused.
 
-    In ROLLING_BACK: the failed controller that ours could not replace is stock again.
+    In ROLLING_BACK, a stock controller starts again where a zk2kraft controller failed.
     """
     _step("back", migration, None, reason, None, False, None if no_wait else wait, url, as_json)
 
