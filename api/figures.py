@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from api.nodes import broker_views, failed_nodes, standing_of, without_controller_s
 from api.views import dual_write_lag
 from state_machine.evidence import evidence
 from state_machine.policy.audit_observations import PASSED, ScheduledAudits
+from state_machine.policy.outcome import Blocked
 from state_machine.store import Store
-
-BLOCKED: Final = "blocked:"
-"""How the reason of a migration begins that a person has to set going again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> M
     observed = evidence(snapshot, now)
     look = snapshot.observation
     brokers = broker_views(store, snapshot, now)
-    said_blocked = snapshot.migration.waiting.startswith(BLOCKED)
+    said_blocked = snapshot.migration.outcome == Blocked.kind
     values: dict[str, float | None] = {
         "blocked": float(said_blocked or not standing_of(snapshot, observed).holds),
         "roll_failed_nodes": float(len(failed_nodes(snapshot))),

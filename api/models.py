@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from migrator.model.printable import OBEYED
+from state_machine.policy.outcome import OutcomeKind
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import UNNAMED
 
@@ -528,6 +529,7 @@ class MigrationView(BaseModel):
     phase: Phase = Field(description="where the migration is")
     since: float = Field(description="since when")
     waiting: str = Field(description="why nothing happens now, or what is happening")
+    outcome: OutcomeKind | None = Field(description="the kind of `waiting`; none before the first round")
     paused: str | None = Field(description="who paused steps forward, and why; none when it is not paused")
     observed_at: float | None = Field(description="time of the last observation")
     now: float = Field(description="when this was put together")
@@ -570,6 +572,7 @@ class MigrationLine(BaseModel):
     since: float = Field(description="since when")
     version: int = Field(description="moves with every transition")
     waiting: str = Field(description="why nothing happens now")
+    outcome: OutcomeKind | None = Field(description="the kind of `waiting`; none before the first round")
     link: str = Field(description="its address")
 
 

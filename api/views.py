@@ -55,6 +55,7 @@ from state_machine.evidence import evidence
 from state_machine.observations import FindingGroup, backups, finding_groups, findings
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.gates import Evidence
+from state_machine.policy.outcome import OutcomeKind, Waiting
 from state_machine.policy.phases import (
     APPROVE,
     AUDITED,
@@ -113,6 +114,7 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         phase=snapshot.phase,
         since=row.since,
         waiting=row.waiting,
+        outcome=OutcomeKind(row.outcome) if row.outcome else None,
         paused=row.paused,
         observed_at=None if snapshot.observation is None else snapshot.observation.at,
         now=now,
@@ -152,13 +154,18 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
 
 def migration_line(row: Migration, trouble: Occurrence | None = None) -> MigrationLine:
     """trouble: what keeps its round from its end now, also when the database could not take it down."""
+    waiting, outcome = row.waiting, row.outcome
+    if trouble is not None:
+        kept = Waiting(f"{trouble.code} {trouble.text}")
+        waiting, outcome = kept.words, kept.kind
     return MigrationLine(
         id=row.id,
         name=row.name,
         phase=Phase(row.phase) if row.phase in set(Phase) else "UNREADABLE",
         since=row.since,
         version=row.version,
-        waiting=row.waiting if trouble is None else f"waiting: {trouble.code} {trouble.text}",
+        waiting=waiting,
+        outcome=OutcomeKind(outcome) if outcome else None,
         link=MIGRATION(number=row.id),
     )
 
@@ -305,8 +312,8 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
         kraft=list(road.kraft),
         zookeeper=list(road.zookeeper),
         under_replicated=road.under_replicated,
-        drifted=[] if files is None else list(files.drifted),
-        not_read=[] if files is None else list(files.not_read),
+        drifted=[] if files is None else [each.words for each in files.drifted],
+        not_read=[] if files is None else [each.words for each in files.not_read],
         soak_s=None if soak is None else round(soak.age_s, 1),
         elections=0 if soak is None else soak.elections,
         snapshots=[] if soak is None else list(soak.snapshots),

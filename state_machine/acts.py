@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from migrator.control_api.operations import DriverOperation
@@ -27,7 +28,6 @@ from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
 from state_machine.evidence import asked_by
 from state_machine.evidence import evidence as evidence_at
-from state_machine.observations import WaitingReason
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
     Evidence,
@@ -40,6 +40,7 @@ from state_machine.policy.gates import (
     worth_rehearsing,
     zookeeper_is_controller,
 )
+from state_machine.policy.outcome import Blocked, Finished, Moving, Outcome, Ready, Waiting
 from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.policy.road_conditions import road_of
@@ -104,7 +105,7 @@ class Acts:
         self._steady = steady
         self._asked_at: dict[int, float] = {}
         self._schedule = AuditSchedule(store, settings.audit_every_s, clock, steady)
-        self._table: dict[Phase, Callable[[Snapshot, Evidence], Awaitable[WaitingReason]]] = {
+        self._table: dict[Phase, Callable[[Snapshot, Evidence], Awaitable[Outcome]]] = {
             Phase.CREATED: self._created,
             Phase.PREFLIGHT: self._preflight,
             Phase.QUORUM: self._quorum,
@@ -124,7 +125,7 @@ class Acts:
             Phase.ROLLED_BACK: self._rolled_back,
         }
 
-    async def act(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def act(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Audits that somebody asked for or that are due, then the act of the phase."""
         if snapshot.phase in AUDITED and not is_begun(snapshot):
             await self._schedule.tend(snapshot)
@@ -150,14 +151,14 @@ class Acts:
         )
         if snapshot.led_back or snapshot.phase is Phase.ROLLED_BACK:
             beside = (*beside, *left_out_findings(snapshot, road_of(evidence).back, self._clock()))
-        return WaitingReason(outcome.reason, (*outcome.problems, *beside))
+        return replace(outcome, problems=(*outcome.problems, *beside))
 
     # --- before the takeover -------------------------------------------------------------------------------
 
-    async def _created(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
-        return WaitingReason("waiting: `zk2kraft advance` begins PREFLIGHT, which only reads")
+    async def _created(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        return Waiting("`zk2kraft advance` begins PREFLIGHT, which only reads")
 
-    async def _preflight(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _preflight(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         check = evidence.check
         pause = (
             AGAIN_S if check is None or not check.passed or evidence.file_faults else self._settings.rehearsal_every_s
@@ -166,16 +167,16 @@ class Acts:
             self._inspections.check(snapshot)
         running = self._inspections.running_s(snapshot.id, "check")
         if check is None:
-            return WaitingReason(f"waiting: `zk2kraft check` runs ({running or 0:.0f} s)")
+            return Waiting(f"`zk2kraft check` runs ({running or 0:.0f} s)")
         return self._next_step(evidence, snapshot, "`zk2kraft advance` starts the controllers")
 
-    async def _quorum(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _quorum(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
         kept = await self._supervisor.keep_running(snapshot)
         return kept or await self._step_when_open(snapshot, evidence, Trigger.QUORUM_FORMED)
 
-    async def _brokers_joining(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _brokers_joining(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """By themselves, as their operator restarts them; or by the service, once somebody requested that."""
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
@@ -187,12 +188,12 @@ class Acts:
             return going
         joined = f"{len(evidence.brokers)} brokers are registered and unfenced"
         stepped = await self._step_when_open(snapshot, evidence, Trigger.BROKERS_JOINED, joined)
-        if snapshot.joining or evidence.road is None or not stepped.reason.startswith("waiting"):
+        if snapshot.joining or evidence.road is None or not isinstance(stepped, Waiting):
             return stepped
         offer = self._next_step(evidence, snapshot, "`zk2kraft advance` restarts the brokers one by one")
-        return WaitingReason(f"{stepped.reason}; {offer.reason}", stepped.problems)
+        return replace(stepped, text=f"{stepped.text}; {offer.words}")
 
-    async def _ready(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _ready(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """A rehearsal is kept fresh, so that a person can decide at any moment; none before everything else holds."""
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
@@ -204,15 +205,13 @@ class Acts:
         if asked is None and self._is_due(rehearsal) and worth_rehearsing(evidence).holds:
             self._inspections.rehearse(snapshot)
         if asked is not None:
-            return WaitingReason(
-                f"waiting: the driver has the takeover that {asked.who} requested; {evidence.driver_reason}"
-            )
+            return Waiting(f"the driver has the takeover that {asked.who} requested; {evidence.driver_reason}")
         if evidence.driver_finding is not None and evidence.driver_state == State.ABORTED:
             code, text = evidence.driver_finding
-            return WaitingReason(f"the takeover was aborted: {code} {text}")
+            return Waiting(f"the takeover was aborted: {code} {text}")
         running = self._inspections.running_s(snapshot.id, "rehearsal")
         if running is not None and (rehearsal is None or not rehearsal.passed):
-            return WaitingReason(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
+            return Waiting(f"a rehearsal is made and audited ({running:.0f} s)")
         return self._next_step(evidence, snapshot, "`zk2kraft advance` takes over")
 
     def _is_due(self, rehearsal: Inspection | None) -> bool:
@@ -224,11 +223,11 @@ class Acts:
 
     # --- the window, and after it --------------------------------------------------------------------------
 
-    async def _window(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _window(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         kept = await self._supervisor.keep_running(snapshot)
-        return kept or WaitingReason(driver_text(evidence))
+        return kept or Moving(driver_text(evidence))
 
-    async def _audit(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _audit(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """As the window; and when a restart lost the result of the audit, another one is made."""
         released = await self._released(snapshot, evidence)
         if released is not None:
@@ -238,7 +237,7 @@ class Acts:
         ):
             await self._prove_copy(snapshot, evidence)
             said = "its result is not known" if evidence.copy_audit is None else evidence.copy_audit.said
-            return WaitingReason(f"waiting: the copy is audited again before dual-write counts ({said})")
+            return Waiting(f"the copy is audited again before dual-write counts ({said})")
         return await self._window(snapshot, evidence)
 
     async def _prove_copy(self, snapshot: Snapshot, evidence: Evidence) -> None:
@@ -261,7 +260,7 @@ class Acts:
             at=self._clock(),
         )
 
-    async def _dual_write(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _dual_write(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         released = await self._released(snapshot, evidence)
         if released is not None:
             return released
@@ -271,13 +270,13 @@ class Acts:
         changed = evidence.driver_state == State.FENCED or MIRROR_STOPPED.code in evidence.driver_alarms
         if changed and evidence.driver_finding is not None:
             code, text = evidence.driver_finding
-            return WaitingReason(f"blocked: {code} {text}")
+            return Blocked(f"{code} {text}")
         said = evidence.driver_reason if evidence.driver_state == State.DUAL_WRITE else driver_text(evidence)
-        return WaitingReason(f"dual-write: {said}")
+        return Moving(f"dual-write: {said}")
 
     # --- from dual-write to the end (road) -----------------------------------------------------------------
 
-    async def _rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         released = await self._released(snapshot, evidence)
         if released is not None:
             return released
@@ -290,7 +289,7 @@ class Acts:
             return await self._step_when_open(snapshot, evidence, Trigger.STOCK_IN_PLACE, "stock is in place already")
         return self._then(snapshot, evidence, rolled)
 
-    async def _replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Those that are not replaced yet are kept running."""
         released = await self._returned(snapshot, evidence)
         if released is not None:
@@ -299,11 +298,11 @@ class Acts:
         if kept is not None and kept.problems:
             return kept
         done = await self._road.replacing_controllers(snapshot, evidence)
-        if not done.reason.startswith("done"):
+        if not isinstance(done, Finished):
             return done
         return await self._step_when_open(snapshot, evidence, Trigger.CONTROLLERS_REPLACED, "every voter is stock")
 
-    async def _soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         released = await self._returned(snapshot, evidence)
         if released is not None:
             return released
@@ -312,32 +311,32 @@ class Acts:
     def _finalize_gate(self, snapshot: Snapshot, who: str) -> Verdict:
         return finalize_evidence(asked_by(evidence_at(snapshot, self._clock()), who))
 
-    async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         going = await self._road.finalizing(snapshot, evidence)
         if not evidence.road or not evidence.road.roll(Roll.FINAL).complete:
             return going
         return await self._step_when_open(snapshot, evidence, Trigger.FINALIZED, "finalized on every voter")
 
-    def _then(self, snapshot: Snapshot, evidence: Evidence, outcome: WaitingReason) -> WaitingReason:
+    def _then(self, snapshot: Snapshot, evidence: Evidence, outcome: Outcome) -> Outcome:
         """Once a phase's own work is done: the next step, or what closes its gate."""
-        if not outcome.reason.startswith("done"):
+        if not isinstance(outcome, Finished):
             return outcome
         following = self._next_step(evidence, snapshot, "`zk2kraft advance` goes on")
-        return WaitingReason(f"{outcome.reason.removeprefix('done: ')}; {following.reason}", outcome.problems)
+        return replace(following, text=f"{outcome.text}; {following.text}", problems=outcome.problems)
 
-    async def _released(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def _released(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """`zk2kraft rollback --without-controllers` with all of ours dead: the cluster says that it went back."""
         if not evidence.silent or not zookeeper_is_controller(evidence).holds:
             return None
         return await self._found_rolled_back(snapshot, evidence)
 
-    async def _returned(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def _returned(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """The same after stock was stopped (docs/undo.md, "Without zk2kraft controllers")."""
         if not cluster_has_returned(evidence).holds:
             return None
         return await self._found_rolled_back(snapshot, evidence)
 
-    async def _found_rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _found_rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Not while a node is down that the service stopped: it would stay so, with a file of another mode."""
         down = stopped_by_us(snapshot, left_half_way(snapshot, Roll.ORIGINAL), self._clock())
         if not down:
@@ -348,11 +347,11 @@ class Acts:
         way = "`zk2kraft rollback` brings back what the service stopped"
         if snapshot.phase is Phase.ROLLING_BACK:
             way = "start what the service stopped with the file from before"
-        return WaitingReason(f"blocked: a ZooKeeper-mode broker is controller; {way}: {said}", down)
+        return Blocked(f"a ZooKeeper-mode broker is controller; {way}: {said}", down)
 
     # --- back ----------------------------------------------------------------------------------------------
 
-    async def _rolling_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _rolling_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs.
 
         Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not; but never
@@ -364,28 +363,22 @@ class Acts:
             return await self._found_rolled_back(snapshot, evidence)
         if evidence.can_abort:
             await self._ask(snapshot, DriverOperation.ABORT)
-            return WaitingReason(f"waiting: the takeover is aborted; {evidence.driver_reason}")
+            return Waiting(f"the takeover is aborted; {evidence.driver_reason}")
         if leads_without_claim(evidence):
             return await self._supervisor.stop_all(snapshot)
         if ours_may_rule(evidence):
             if not snapshot.cursors:
-                return WaitingReason(f"waiting: {zookeeper_is_controller(evidence).reason()}")
+                return Waiting(zookeeper_is_controller(evidence).reason())
             kept = await self._supervisor.keep_running(snapshot)
-            return kept or WaitingReason(f"waiting: the cluster may depend on our controllers; {driver_text(evidence)}")
+            return kept or Waiting(f"the cluster may depend on our controllers; {driver_text(evidence)}")
         if evidence.holder is Holder.UNKNOWN and len(evidence.silent) < len(evidence.controllers):
-            return WaitingReason(
-                f"waiting: our controllers are stopped when none of them is the active controller; {evidence.holder}"
-            )
+            return Waiting(f"our controllers are stopped when none of them is the active controller; {evidence.holder}")
         if evidence.driver_state not in NOTHING_CLAIMED:
-            return WaitingReason(driver_text(evidence))
+            return Moving(driver_text(evidence))
         stopping = await self._supervisor.stop_all(snapshot)
-        return (
-            stopping
-            if evidence.driver_state is not None
-            else WaitingReason(f"waiting: {zookeeper_is_controller(evidence).reason()}")
-        )
+        return stopping if evidence.driver_state is not None else Waiting(zookeeper_is_controller(evidence).reason())
 
-    async def _leading_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _leading_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Ours in place of stock; brokers into ZooKeeper mode; the driver's rollback; original files once the claim is
         gone.
         """
@@ -413,7 +406,7 @@ class Acts:
             return back
         return await self._ask_for_rollback(snapshot, evidence)
 
-    async def _ours_lead_again(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def _ours_lead_again(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """Between controllers and brokers. None: dual-write is as before stock came, or no stock controller was put
         back, or the first broker was prepared already. An audit that is not passed is repeated, not at once.
         """
@@ -428,41 +421,41 @@ class Acts:
         failed_lately = back is not None and back.equal is False and lately
         if is_only_not_audited(verdict) and not failed_lately:
             await self._request_audit(snapshot, "demand")
-        return WaitingReason(f"waiting: before the brokers go back: {verdict.reason()}")
+        return Waiting(f"before the brokers go back: {verdict.reason()}")
 
-    async def _ask_for_rollback(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _ask_for_rollback(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Every broker is in ZooKeeper mode again. One that was refused is asked for again, not at once."""
         if snapshot.migration.paused is not None:
-            return WaitingReason(f"paused before the rollback of the cluster: {snapshot.migration.paused}")
+            return Waiting(f"paused before the rollback of the cluster: {snapshot.migration.paused}")
         if evidence.driver_state != State.DUAL_WRITE:
-            return WaitingReason(f"waiting: {driver_text(evidence)}")
+            return Waiting(f"{driver_text(evidence)}")
         refused = "" if evidence.driver_finding is None else f"; last time: {': '.join(evidence.driver_finding)}"
         verdict = rollback_is_possible(evidence)
         if not verdict.holds:
-            return WaitingReason(f"waiting: {verdict.reason()}{refused}")
+            return Waiting(f"{verdict.reason()}{refused}")
         if self._steady() - self._asked_at.get(snapshot.id, -1e9) >= ROLLBACK_AGAIN_S:
             self._asked_at[snapshot.id] = self._steady()
             await self._ask(snapshot, DriverOperation.ROLL_BACK)
-        return WaitingReason(f"waiting: the driver rolls the cluster back{refused}")
+        return Waiting(f"the driver rolls the cluster back{refused}")
 
-    async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """A retired controller only asks the brokers whether they forward requests (Z2K-2043), and is then stopped.
 
         One in any other state is not touched, nor what came later.
         """
-        done = f"done: a broker is the active controller, as it was before{words_of_left_out(snapshot, self._clock())}"
+        done = f"a broker is the active controller, as it was before{words_of_left_out(snapshot, self._clock())}"
         done += _not_there(snapshot)
         if evidence.driver_state == State.RETIRED:
             if BROKERS_FORWARD_NOTHING.code in evidence.driver_alarms:
                 why = f"until every broker forwards requests ({BROKERS_FORWARD_NOTHING.code})"
-                return WaitingReason(f"{done}. Our controllers run on {why}")
+                return Finished(f"{done}. Our controllers run on {why}")
             if evidence.driver_state_s < ASKS_BROKERS_S:
-                return WaitingReason(f"{done}. For a minute our controllers ask every broker if it forwards requests")
+                return Finished(f"{done}. For a minute our controllers ask every broker if it forwards requests")
         if evidence.driver_state == State.RETIRED or evidence.driver_state in NOTHING_CLAIMED:
             left = await self._supervisor.stop_all(snapshot)
             if left.problems:  # no signal of ours reaches them
-                return WaitingReason(f"{done}. {left.problems[0].text}", left.problems)
-        return WaitingReason(done)
+                return Finished(f"{done}. {left.problems[0].text}", left.problems)
+        return Finished(done)
 
     def _clock_set_back(self) -> tuple[Occurrence, ...]:
         ahead = self._ahead_s()
@@ -472,12 +465,12 @@ class Acts:
 
     async def _step_when_open(
         self, snapshot: Snapshot, evidence: Evidence, trigger: Trigger, why: str | None = None
-    ) -> WaitingReason:
+    ) -> Outcome:
         """Take a step that needs nobody, as soon as its gate holds. why: if not for the driver's reason."""
         edge = TRANSITIONS[snapshot.phase, trigger]
         verdict = edge.gate(evidence)
         if not verdict.holds:
-            return WaitingReason(f"waiting: {verdict.reason()}")
+            return Waiting(verdict.reason())
         version = snapshot.migration.version
         step = PhaseStep(
             trigger=trigger,
@@ -489,12 +482,12 @@ class Acts:
         await self._store.away(
             take, self._store, snapshot.id, step, expected_version=version, evidence=evidence, now=self._clock()
         )
-        return WaitingReason(f"{edge.to} begins")
+        return Moving(f"{edge.to} begins")
 
-    def _next_step(self, evidence: Evidence, snapshot: Snapshot, invitation: str) -> WaitingReason:
+    def _next_step(self, evidence: Evidence, snapshot: Snapshot, invitation: str) -> Outcome:
         """What a person could do now, or what keeps them from it."""
         verdict = TRANSITIONS[snapshot.phase, Trigger.ADVANCE].gate(evidence)
-        return WaitingReason(f"ready: {invitation}" if verdict.holds else f"waiting: {verdict.reason()}")
+        return Ready(invitation) if verdict.holds else Waiting(verdict.reason())
 
     async def _ask(self, snapshot: Snapshot, asks: DriverOperation) -> None:
         """Ask every controller that answers; one that has nothing to undo refuses, which is fine."""
@@ -517,11 +510,11 @@ def _not_there(snapshot: Snapshot) -> str:
     return f"; brokers {missing} are not in /brokers/ids" if missing and look.zookeeper.brokers else ""
 
 
-def _with_problems(outcome: WaitingReason, beside: WaitingReason | None) -> WaitingReason:
+def _with_problems(outcome: Outcome, beside: Outcome | None) -> Outcome:
     """Both, where what goes on beside it is in trouble too."""
     if beside is None or not beside.problems:
         return outcome
-    return WaitingReason(f"{outcome.reason}; {beside.reason}", (*outcome.problems, *beside.problems))
+    return replace(outcome, text=f"{outcome.text}; {beside.words}", problems=(*outcome.problems, *beside.problems))
 
 
 def _unconfirmed(snapshot: Snapshot, evidence: Evidence) -> tuple[Occurrence, ...]:
@@ -539,7 +532,7 @@ def _unconfirmed(snapshot: Snapshot, evidence: Evidence) -> tuple[Occurrence, ..
     return (SPARK_SAID_NOTHING.found(audit=run.id, reason=evidence.confirmation.said),)
 
 
-def _taken(rival: Rival) -> WaitingReason:
+def _taken(rival: Rival) -> Outcome:
     """Nothing is started for a second migration of one cluster."""
     found = rival.found()
-    return WaitingReason(f"blocked: {found.text}", (found,))
+    return Blocked(f"{found.text}", (found,))

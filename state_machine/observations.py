@@ -19,6 +19,7 @@ from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import Occurrence, Severity
 from state_machine.clusters.observe import Observation
 from state_machine.database import without_nul
+from state_machine.policy.outcome import Outcome
 from state_machine.store import OBSERVATION, Store, a_cursor, a_node, find_migration, note_cluster
 from state_machine.tables import Backup, FindingRow, Migration, ObservationRow, ObservedNode
 
@@ -58,14 +59,6 @@ class RoundObservation:
     findings: Mapping[str, Iterable[ReportedFinding]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingReason:
-    """Why nothing more happens now, in words, and the service's own findings behind it."""
-
-    reason: str
-    problems: tuple[Occurrence, ...] = ()
-
-
 def record_observation(store: Store, migration_id: int, look: RoundObservation) -> None:
     with store.writing() as session:
         find_migration(session, migration_id)
@@ -79,12 +72,13 @@ def record_observation(store: Store, migration_id: int, look: RoundObservation) 
         )
 
 
-def record_outcome(store: Store, migration_id: int, outcome: WaitingReason, *, at: float) -> None:
+def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: float) -> None:
     """Also for a migration whose own row cannot be read."""
     table = Migration.__table__
     assert isinstance(table, Table)
     with store.writing() as session:
-        session.execute(update(table).where(table.c.id == migration_id).values(waiting=outcome.reason))
+        row = update(table).where(table.c.id == migration_id)
+        session.execute(row.values(waiting=outcome.words, outcome=outcome.kind))
         _record_findings(
             session, migration_id, {"service": [ReportedFinding.of(each) for each in outcome.problems]}, at
         )

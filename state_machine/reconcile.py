@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -30,13 +31,13 @@ from state_machine.later_seen import later_seen
 from state_machine.observations import (
     ReportedFinding,
     RoundObservation,
-    WaitingReason,
     record_observation,
     record_outcome,
 )
 from state_machine.operations import Operations
 from state_machine.policy.gates import Holder
 from state_machine.policy.later import later_findings
+from state_machine.policy.outcome import Blocked, Outcome, Waiting
 from state_machine.policy.phases import BEFORE_TAKEOVER, BEYOND_DUAL_WRITE, WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
 from state_machine.road.documents import FILES, FilesDocument, document
@@ -96,7 +97,7 @@ class Reconciler:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._calls: dict[int, asyncio.Event] = {}
         self._locks: dict[int, asyncio.Lock] = {}
-        self._recorded_reasons: dict[int, tuple[tuple[WaitingReason, Phase | None], float]] = {}
+        self._recorded_reasons: dict[int, tuple[tuple[Outcome, Phase | None], float]] = {}
         self._led_back: set[int] = set()
         self._trouble_log = TroubleLog(time.monotonic)
         self.troubles: dict[int, Occurrence] = {}
@@ -185,14 +186,12 @@ class Reconciler:
                 await self._record_reason(migration_id, outcome, phase)
             except Exception as error:  # named, shown, logged; this migration waits, nobody else does
                 found = self._in_trouble(migration_id, error)
-                await self._try_to_record_reason(
-                    migration_id, WaitingReason(f"waiting: {found.code} {found.text}", (found,))
-                )
+                await self._try_to_record_reason(migration_id, Waiting(f"{found.code} {found.text}", (found,)))
                 return self._pause_s if is_foreseen(found) else RESTING_PAUSE_S
             self._is_well(migration_id)
             return self._pause_s if migration_id in self._led_back else self._pause(phase)
 
-    async def _record_reason(self, migration_id: int, outcome: WaitingReason, phase: Phase | None = None) -> None:
+    async def _record_reason(self, migration_id: int, outcome: Outcome, phase: Phase | None = None) -> None:
         """phase: that it is about. A step writes a reason of its own, so that the same words are written again."""
         said, at = self._recorded_reasons.get(migration_id, (None, 0.0))
         if (outcome, phase) == said and self._clock() - at < SAY_SAME_EVERY_S:
@@ -200,7 +199,7 @@ class Reconciler:
         await self._store.away(record_outcome, self._store, migration_id, outcome, at=self._clock())
         self._recorded_reasons[migration_id] = ((outcome, phase), self._clock())
 
-    async def _try_to_record_reason(self, migration_id: int, outcome: WaitingReason) -> None:
+    async def _try_to_record_reason(self, migration_id: int, outcome: Outcome) -> None:
         try:
             await self._record_reason(migration_id, outcome)
         except Exception as error:  # `troubles` shows the first one; the log has both
@@ -218,14 +217,14 @@ class Reconciler:
     def _lock(self, migration_id: int) -> asyncio.Lock:
         return self._locks.setdefault(migration_id, asyncio.Lock())
 
-    async def _step(self, migration_id: int) -> tuple[WaitingReason, Phase]:
+    async def _step(self, migration_id: int) -> tuple[Outcome, Phase]:
         outcome = await self._look_and_act(migration_id)
         faults = self._inspections.faults(migration_id)
         if faults:
-            outcome = WaitingReason(outcome.reason, (*outcome.problems, *faults))
+            outcome = replace(outcome, problems=(*outcome.problems, *faults))
         return outcome, Phase(await self._store.away(self._store.phase, migration_id))
 
-    async def _look_and_act(self, migration_id: int) -> WaitingReason:
+    async def _look_and_act(self, migration_id: int) -> Outcome:
         snapshot, disagrees = await self._look(migration_id)
         files = document(snapshot, FILES, FilesDocument)
         self._observer.min_isr[migration_id] = {} if files is None else dict(files.min_isr)
@@ -236,7 +235,7 @@ class Reconciler:
                 await self._operations.settle(snapshot, operation, evidence(snapshot, self._clock()))
                 snapshot = await self._store.away(self._store.snapshot, migration_id)
         if disagrees is not None and disagrees.code == CLUSTER_DISAGREES.code:
-            return WaitingReason(f"blocked: {disagrees.text}", (disagrees,))
+            return Blocked(f"{disagrees.text}", (disagrees,))
         return await self._acts.act(snapshot, evidence(snapshot, self._clock()))
 
     async def _look(self, migration_id: int) -> tuple[Snapshot, Occurrence | None]:

@@ -29,8 +29,8 @@ from migrator.findings.service import (
 )
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry, file_faults
-from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Holder
+from state_machine.policy.outcome import Blocked, Finished, Outcome, Waiting
 from state_machine.policy.phases import Phase
 from state_machine.processes import Launcher
 from state_machine.store import Snapshot, Store
@@ -73,10 +73,10 @@ class Supervisor:
         self._launcher = launcher
         self._clock = clock
 
-    async def keep_running(self, snapshot: Snapshot, *, without: Collection[int] = ()) -> WaitingReason | None:
+    async def keep_running(self, snapshot: Snapshot, *, without: Collection[int] = ()) -> Outcome | None:
         """Start what does not run. without: controllers that stock has replaced; they are left alone."""
         silent = {} if snapshot.observation is None else snapshot.observation.silent()
-        waiting: list[WaitingReason] = []
+        waiting: list[Outcome] = []
         for entry in snapshot.inventory.controllers:
             node = snapshot.processes.get(entry.node_id)
             if entry.node_id in without:
@@ -87,7 +87,7 @@ class Supervisor:
                 await self._record(snapshot, entry, quick_ends=0)
         return next((each for each in waiting if each.problems), waiting[0] if waiting else None)
 
-    async def stop_all(self, snapshot: Snapshot) -> WaitingReason:
+    async def stop_all(self, snapshot: Snapshot) -> Outcome:
         """Tell every controller that runs to stop; it may take a few looks until none does."""
         looked_at = () if snapshot.observation is None else snapshot.observation.controllers
         answering = {each.node_id: each.pid for each in looked_at}
@@ -103,18 +103,18 @@ class Supervisor:
         unreached = {} if snapshot.observation is None else snapshot.observation.unreached()
         for node_id, reason in unreached.items():
             problem = CONTROLLER_NOT_REACHED.found(node=node_id, reason=reason)
-            return WaitingReason(f"waiting: {problem.text}", (problem,))
+            return Waiting(f"{problem.text}", (problem,))
         if elsewhere:
             problem = STOPPED_ELSEWHERE.found(nodes=elsewhere)
-            return WaitingReason(f"waiting: {problem.text}", (problem,))
+            return Waiting(f"{problem.text}", (problem,))
         if unknown:
             problem = PROCESS_NOT_KNOWN.found(nodes=unknown)
-            return WaitingReason(f"blocked: {problem.text}", (problem,))
-        return WaitingReason(
-            f"waiting: controllers {stopping} are stopping" if stopping else "none of our controllers runs"
-        )
+            return Blocked(f"{problem.text}", (problem,))
+        if stopping:
+            return Waiting(f"controllers {stopping} are stopping")
+        return Finished("none of our controllers runs")
 
-    async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: ObservedNode | None) -> WaitingReason:
+    async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: ObservedNode | None) -> Outcome:
         """A controller that does not answer: starting, hanging, ended, or never started."""
         faults = await asyncio.to_thread(file_faults, snapshot.inventory, self._bounds.outside(snapshot.inventory))
         fault = faults.get(entry.node_id)
@@ -127,7 +127,7 @@ class Supervisor:
             silent, unreached = ({}, {}) if look is None else (look.silent(), look.unreached())
             finding = CONTROLLER_NOT_REACHED if entry.node_id in unreached else STARTED_ELSEWHERE
             elsewhere = finding.found(node=entry.node_id, reason=silent.get(entry.node_id, "nobody has looked yet"))
-            return WaitingReason(f"waiting: {elsewhere.text}", (elsewhere,))
+            return Waiting(f"{elsewhere.text}", (elsewhere,))
         if finishes:
             return await self._finish(snapshot, entry, node)
         quick_ends = 0 if node is None else node.quick_ends
@@ -138,34 +138,30 @@ class Supervisor:
             problem = CONTROLLER_DOES_NOT_STAY.found(
                 node=entry.node_id, times=quick_ends, words=self._words(node), log=node.log
             )
-            return WaitingReason(f"blocked: {problem.text}", (problem,))
+            return Blocked(f"{problem.text}", (problem,))
         if node is not None and quick_ends and self._age(node) < 2.0**quick_ends:
-            return WaitingReason(
-                f"waiting: controller {entry.node_id} ended ({self._words(node)}) and is started again soon"
-            )
+            return Waiting(f"controller {entry.node_id} ended ({self._words(node)}) and is started again soon")
         if fault is not None:
-            return WaitingReason(
-                f"blocked: controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,)
-            )
+            return Blocked(f"controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,))
         await self._launch(snapshot, entry, quick_ends)
-        return WaitingReason(f"waiting: controller {entry.node_id} is starting (0 s)")
+        return Waiting(f"controller {entry.node_id} is starting (0 s)")
 
-    async def _finish(self, snapshot: Snapshot, entry: ControllerEntry, node: ObservedNode | None) -> WaitingReason:
+    async def _finish(self, snapshot: Snapshot, entry: ControllerEntry, node: ObservedNode | None) -> Outcome:
         """The end of such a process is what was wanted, so none is counted."""
         if node is not None and self._age(node) < FINISH_PAUSE_S:
-            return WaitingReason(
-                f"waiting: controller {entry.node_id} went to finish the rollback and ended ({self._words(node)}); it "
+            return Waiting(
+                f"controller {entry.node_id} went to finish the rollback and ended ({self._words(node)}); it "
                 "is started again if the claim still stands"
             )
         await self._launch(snapshot, entry, quick_ends=0)
-        return WaitingReason(f"waiting: controller {entry.node_id} finishes the rollback (0 s)")
+        return Waiting(f"controller {entry.node_id} finishes the rollback (0 s)")
 
-    def _starting(self, entry: ControllerEntry, node: ObservedNode, does: str) -> WaitingReason:
+    def _starting(self, entry: ControllerEntry, node: ObservedNode, does: str) -> Outcome:
         age = self._age(node)
         if age < START_PATIENCE_S:
-            return WaitingReason(f"waiting: controller {entry.node_id} {does} ({age:.0f} s)")
+            return Waiting(f"controller {entry.node_id} {does} ({age:.0f} s)")
         problem = CONTROLLER_SILENT.found(node=entry.node_id, reason=f"process {node.pid} runs; its log is {node.log}")
-        return WaitingReason(f"blocked: {problem.text}", (problem,))
+        return Blocked(f"{problem.text}", (problem,))
 
     async def _launch(self, snapshot: Snapshot, entry: ControllerEntry, quick_ends: int) -> None:
         launched = self._launcher.launch(snapshot.migration.name, entry)

@@ -37,7 +37,9 @@ class Base(DeclarativeBase):
 
 
 class Migration(Base):
-    """One cluster on its way. waiting: why nothing happens now, in words; held: who holds steps forward, and why.
+    """One cluster on its way. waiting: why nothing happens now, in words; paused: who paused steps forward, and why.
+
+    outcome: the kind of `waiting` (policy/outcome.py); empty before the first round.
 
     cluster_id: `/cluster/id` as a look read it.
     removed_at: a migration that was removed keeps its rows; its number is never given again.
@@ -55,6 +57,7 @@ class Migration(Base):
     version: Mapped[int] = mapped_column()
     paused: Mapped[str | None] = mapped_column(Text)
     waiting: Mapped[str] = mapped_column(Text)
+    outcome: Mapped[str] = mapped_column(default="", server_default="")
     idempotency_key: Mapped[str | None] = mapped_column(unique=True)
     fingerprint: Mapped[str | None]
     cluster_id: Mapped[str | None] = mapped_column(default=None)

@@ -21,6 +21,7 @@ from migrator.findings.finding import FindingError
 from migrator.findings.service import GATE_CLOSED, VERSION_MOVED
 from migrator.model.verdict import Verdict
 from state_machine.policy.gates import Evidence
+from state_machine.policy.outcome import Moving
 from state_machine.policy.phases import PEOPLE, Edge, Phase, Trigger, look_up
 from state_machine.store import Store, find_migration, move_cursor
 from state_machine.tables import Operation, PhaseEvent
@@ -125,7 +126,8 @@ def _take(
     session.add(event)
     # a driver's own time may be ahead of this host's: what is made in this phase must not look older than it
     row.phase, row.since, row.version = edge.to, min(step.at, now), row.version + 1
-    row.waiting = f"{edge.to}: {step.reason}"  # the reason of the phase before says nothing of this one
+    began = Moving(f"{edge.to}: {step.reason}")  # the reason of the phase before says nothing of this one
+    row.waiting, row.outcome = began.words, began.kind
     if step.source.ends_entry:
         move_cursor(session, migration_id, step.source.run, step.source.number)
     return event

@@ -57,10 +57,11 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GuardProof:
-    """reason: why it is not proven, or what proves it."""
+    """reason: why it is not proven, or what proves it. code: of the finding that it names, if it names one."""
 
     state: Proof
     reason: str
+    code: str = ""
 
 
 def prove_guard(actuator: Actuator, node: int, guard: str, properties: str) -> tuple[Occurrence, ...]:
@@ -79,7 +80,7 @@ def guard_proof(actuator: Actuator, guard: str | None, properties: str) -> Guard
         said = actuator.launch() if isinstance(actuator, Launches) else None
     except FindingError as error:
         state = Proof.NOT_PROVEN if error.code == FILE_ABSENT.code else Proof.NOT_READ
-        return GuardProof(state, f"{error.code} {error.occurrence.text}")
+        return GuardProof(state, f"{error.code} {error.occurrence.text}", error.code)
     if content is None:
         return GuardProof(Proof.NOT_READ, f"{guard} cannot be read by this actuator")
     if (found := checksum_of(content)) != GUARD_SHA256:
@@ -93,7 +94,7 @@ def guard_proof(actuator: Actuator, guard: str | None, properties: str) -> Guard
     later = [each for each in jars if is_jar_without_zookeeper(posixpath.basename(each))]
     if later:
         named = KAFKA_WITHOUT_ZOOKEEPER.found(file=properties, jar=later[0])
-        return GuardProof(Proof.NOT_PROVEN, f"{named.code} {named.text}")
+        return GuardProof(Proof.NOT_PROVEN, f"{named.code} {named.text}", named.code)
     if not jars:
         return GuardProof(Proof.KAFKA_NOT_SEEN, f"{guard} starts {properties}; no jar of Kafka is seen beside it")
     return GuardProof(Proof.PROVEN, f"{guard} starts {properties} with {posixpath.basename(jars[0])}")

@@ -29,9 +29,9 @@ ELECTION_S: Final = 15.0
 
 def durations_of(facts: ChangeFacts, restarts: Sequence[Restart]) -> tuple[tuple[Span, ...], Span]:
     """What is left from here, by phase, and the sum. A phase that is over has what it took."""
-    spans = [span for roll in (*FORWARD, *WAYS_BACK) if (span := _roll(facts, restarts, roll)) is not None]
-    spans += [each for each in (_takeover(facts), _soak(facts)) if each is not None]
-    left = [span for span in spans if not span.what.startswith("done: ")]
+    rolls = {roll: span for roll in (*FORWARD, *WAYS_BACK) if (span := _roll(facts, restarts, roll)) is not None}
+    others = [each for each in (_takeover(facts), _soak(facts)) if each is not None]
+    left = [*(span for roll, span in rolls.items() if _left(restarts, roll)), *others]
     total = Span(
         what="all that is left",
         restarts=sum(each.restarts for each in left),
@@ -41,7 +41,11 @@ def durations_of(facts: ChangeFacts, restarts: Sequence[Restart]) -> tuple[tuple
         source="the sum of the lines above that are not done; waiting for people and maintenance windows is not in it"
         + ("" if facts.inventory is not None else ", nor are restarts: no inventory names the nodes"),
     )
-    return tuple(spans), total
+    return (*rolls.values(), *others), total
+
+
+def _left(restarts: Sequence[Restart], roll: Roll) -> list[Restart]:
+    return [each for each in restarts if each.roll == roll and each.step not in DONE]
 
 
 def _roll(facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll) -> Span | None:
@@ -50,7 +54,7 @@ def _roll(facts: ChangeFacts, restarts: Sequence[Restart], roll: Roll) -> Span |
         return None
     what = f"{PHASE_OF[roll]}: {len(mine)} {mine[0].role}s restart ({roll})"
     done = [each.seconds for each in mine if each.seconds is not None]
-    left = [each for each in mine if each.step not in DONE]
+    left = _left(restarts, roll)
     if not left:
         took = round(sum(done), 1)
         return Span(what=f"done: {what}", restarts=len(done), low_s=took, high_s=took, measured=True, source="journal")

@@ -207,8 +207,8 @@ def _not_read(facts: ChangeFacts) -> Iterator[str]:
         return
     if files.problem:
         yield f"files on hosts: {files.problem}"
-    yield from (f"not read: {each}" for each in files.not_read)
-    yield from (f"not as rendered: {each}" for each in files.drifted)
+    yield from (f"not read: {each.words}" for each in files.not_read)
+    yield from (f"not as rendered: {each.words}" for each in files.drifted)
     yield from (
         f"the guard of controller {each.node} is {each.state}: {each.reason}"
         for each in files.guards

@@ -6,6 +6,7 @@ Elsewhere: gates forward (road_gates.py) and back (way_back_gates.py), what is l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Final
@@ -25,6 +26,7 @@ from migrator.findings.road import (
 from migrator.findings.service import AUDIT_OVERDUE
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition
+from state_machine.facts.nodes import AboutNode
 from state_machine.policy.gates import (
     Evidence,
     Holder,
@@ -218,7 +220,8 @@ def files_are_as_rendered(road: RoadEvidence) -> Condition:
     if files is None:
         return Condition("every file is as rendered", False, "the service has read no file yet", (FILE_DRIFTED.code,))
     unread, waived = not_read(road)
-    wrong = [*files.drifted, *(f"the file of {each} could not be read" for each in unread)]
+    wrong = [each.words for each in files.drifted]
+    wrong += [f"the file of {each.words} could not be read" for each in unread]
     fresh = files.age_s < files.limit_s
     wrong += [] if fresh else [_too_old(f"the file of {files.oldest or 'a node'}", files.age_s, files.limit_s)]
     said = "; ".join(wrong) if wrong else f"every file was as rendered {files.age_s:.0f} s ago"
@@ -251,16 +254,15 @@ def nothing_waits_for_restart(road: RoadEvidence) -> Condition:
     return Condition(name, not left, "; ".join((said, *waived)), tuple(sorted({each.code for each in left})))
 
 
-def not_read(road: RoadEvidence) -> tuple[list[str], list[str]]:
+def not_read(road: RoadEvidence) -> tuple[list[AboutNode], list[str]]:
     """Files that are not read and not waived; the waivers of the others, in words."""
     left, waived = [], []
     for each in () if road.files is None else road.files.not_read:
-        number = each.partition(":")[0].rpartition(" ")[2]  # `broker 1: /etc/...: why`
-        waiver = road.waiver(FILES_NOT_READ.code, int(number)) if number.isdecimal() else None
+        waiver = road.waiver(FILES_NOT_READ.code, each.node)
         if waiver is None:
             left.append(each)
         else:
-            waived.append(f"{each.partition(':')[0]} is not read: waived by {waiver.owner} ({waiver.reason})")
+            waived.append(f"{each.name} is not read: waived by {waiver.owner} ({waiver.reason})")
     return left, waived
 
 
@@ -277,11 +279,12 @@ def guards_are_proven(road: RoadEvidence, without: Container[int] = ()) -> tuple
     for each in road.guards:
         if each.node in without:
             continue
-        later = LATER_JAR in each.reason
+        later = each.code == LATER_JAR
         code = LATER_JAR if later else GUARD_NOT_PROVEN.code
         name = f"the guard of controller {each.node} is proven"
-        fresh = each.age_s < road.files.limit_s
-        said = f"{each.state}: {each.reason}" if fresh else _too_old("it", each.age_s, road.files.limit_s)
+        age_s = road.now - each.read_at if road.now >= each.read_at else math.inf
+        fresh = age_s < road.files.limit_s
+        said = f"{each.state}: {each.reason}" if fresh else _too_old("it", age_s, road.files.limit_s)
         codes = (code, *(() if fresh else _TOO_OLD))
         condition = Condition(name, fresh and each.state in PROVEN, said, codes)
         found.append(condition if later else or_waived(road, condition, each.node))
@@ -418,7 +421,7 @@ def no_file_forbids_the_takeover(road: RoadEvidence) -> Condition:
     return Condition(
         "no broker's file has a setting that forbids the takeover",
         files is not None and not found,
-        "the service has read no file yet" if files is None else "; ".join((said, *unread)),
+        "the service has read no file yet" if files is None else "; ".join((said, *(each.words for each in unread))),
         (BROKER_SETTING_FORBIDS.code,),
     )
 

@@ -317,7 +317,7 @@ def finalize_is_committed(evidence: Evidence) -> Verdict:
             Condition(
                 "no file has a ZooKeeper key",
                 files is not None and not left and not not_read(road)[0],
-                "; ".join(left)
+                "; ".join(each.words for each in left)
                 or ("the service has read no file yet" if files is None else "no file has a ZooKeeper key"),
             ),
         )

@@ -14,6 +14,9 @@ from typing import Final
 
 from migrator.findings.road import NODE_HOLDS_WAY_BACK
 from migrator.model.at_a_stop import MinIsr, TakenAtStop
+from state_machine.facts.accepted import Limits, WaiverFact
+from state_machine.facts.guards import GuardFact
+from state_machine.facts.nodes import AboutNode
 from state_machine.policy.freshness import FLOOR_S
 
 
@@ -90,18 +93,17 @@ class VoterObserved:
 class FilesObserved:
     """The last look at the files of all nodes. with_flag: controllers whose file has the migration flag.
 
-    with_zookeeper: nodes, in words, whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
+    with_zookeeper: nodes whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
     that the takeover gate would refuse, in words. age_s: of the oldest answer, which is that of `oldest`.
-    limit_s: age from which an answer counts no more.
-    that the takeover gate would refuse, in words. differing: controllers whose two files differ, each in words.
+    limit_s: age from which an answer counts no more. differing: controllers whose two files differ, each in words.
     """
 
     age_s: float
-    drifted: tuple[str, ...] = ()
-    not_read: tuple[str, ...] = ()
+    drifted: tuple[AboutNode, ...] = ()
+    not_read: tuple[AboutNode, ...] = ()
     with_flag: tuple[int, ...] = ()
     without_flag: tuple[int, ...] = ()
-    with_zookeeper: tuple[str, ...] = ()
+    with_zookeeper: tuple[AboutNode, ...] = ()
     forbidden: tuple[str, ...] = ()
     oldest: str = ""
     limit_s: float = FLOOR_S
@@ -125,27 +127,6 @@ class RestartsObserved:
     problem: str = ""
     changes: tuple[RestartChange, ...] = ()
     limit_s: float = FLOOR_S
-
-
-@dataclass(frozen=True, slots=True)
-class GuardObserved:
-    """state: proven, not proven, or not read; reason: in words. age_s: of the answer of its host."""
-
-    node: int
-    state: str
-    reason: str
-    age_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class WaiverObserved:
-    """An accepted exception that holds now. what: a condition's name or a finding's code. node: None: the cluster."""
-
-    what: str
-    node: int | None
-    reason: str
-    owner: str
-    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,16 +264,6 @@ class LevelsObserved:
         return tuple(each for each, (_, high) in self.ranges.items() if high <= self.finalized)
 
 
-@dataclass(frozen=True, slots=True)
-class RoadLimits:
-    """Configured times, as gates print them."""
-
-    settle_s: float = 60.0
-    soak_s: float = 86_400.0
-    brokers_gone_s: float = 60.0
-    single_operator: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoadEvidence:
     """What gates after DUAL_WRITE look at.
@@ -321,6 +292,7 @@ class RoadEvidence:
     stopped_for_it: controllers that were stopped for the finalize and do not run again. started_without: those that may
                    have been started without the flag, by the journal.
     named:         brokers that the inventory file names; None: it was not read yet.
+    now:           wall time of these observations, from which ages count.
     single, at_minimum, min_isr: what the stop of a broker takes although every partition is whole (taken.py).
     """
 
@@ -353,14 +325,14 @@ class RoadEvidence:
     soak: SoakObserved | None = None
     approval: ApprovalObserved | None = None
     asker: str | None = None
-    limits: RoadLimits = field(default_factory=RoadLimits)
+    limits: Limits = field(default_factory=Limits)
     backed_up: float | None = None
     intent: str = ""
     digest: str = ""
     offline: tuple[int, ...] = ()
     features: tuple[str, ...] = ()
-    guards: tuple[GuardObserved, ...] = ()
-    waivers: tuple[WaiverObserved, ...] = ()
+    guards: tuple[GuardFact, ...] = ()
+    waivers: tuple[WaiverFact, ...] = ()
     canary: CanaryObserved | None = None
     back: WayBack | None = None
     levels: LevelsObserved | None = None
@@ -370,6 +342,7 @@ class RoadEvidence:
     settled_rests_on: str = ""
     gone_rests_on: str = ""
     named: tuple[int, ...] | None = None
+    now: float = 0.0
     single: TakenAtStop = field(default_factory=TakenAtStop)
     at_minimum: TakenAtStop = field(default_factory=TakenAtStop)
     min_isr: MinIsr = field(default_factory=MinIsr)
@@ -382,6 +355,6 @@ class RoadEvidence:
         """Nodes that a way back leaves out by name."""
         return frozenset(each.node for each in self.waivers if each.what == LEFT_OUT and each.node is not None)
 
-    def waiver(self, what: str, node: int | None = None) -> WaiverObserved | None:
+    def waiver(self, what: str, node: int | None = None) -> WaiverFact | None:
         """One for the cluster holds for each node."""
         return next((each for each in self.waivers if each.what == what and each.node in (None, node)), None)

@@ -17,7 +17,8 @@ from migrator.findings.preflight import ONE_REPLICA
 from migrator.findings.road import FILES_NOT_READ, NEEDS_EVERY_REPLICA
 from migrator.model.at_a_stop import TakenAtStop, values_of
 from migrator.model.verdict import Condition
-from state_machine.policy.road_observations import RoadEvidence, WaiverObserved
+from state_machine.facts.accepted import WaiverFact
+from state_machine.policy.road_observations import RoadEvidence
 
 OFFLINE: Final = "no restart takes a partition offline"
 REFUSED: Final = "no restart takes a partition below its minimum ISR"
@@ -71,7 +72,7 @@ def _nobody(left: list[int], finding: Finding) -> str:
     return f"Nobody accepted it for brokers {left}: a waiver {finding.code} in the inventory does"
 
 
-def _names(waivers: Iterable[WaiverObserved | None]) -> str:
+def _names(waivers: Iterable[WaiverFact | None]) -> str:
     found = {f"{each.owner} ({each.reason})": None for each in waivers if each is not None}
     return f"accepted by {', '.join(found)}"
 

@@ -12,6 +12,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from state_machine.facts.accepted import WaiverFact
+from state_machine.facts.guards import GuardFact
+from state_machine.facts.nodes import AboutNode
 from state_machine.policy.freshness import FLOOR_S
 from state_machine.road.canary_budget import CanaryFigures
 from state_machine.store import (
@@ -34,24 +37,6 @@ __all__ = ("CANARY", "FILES", "INTENT", "LEFT_OUT", "LEVELS", "LIMITS", "RESTART
 Shape = TypeVar("Shape")
 
 DAY_S: Final = 86_400.0
-
-
-class GuardRow(msgspec.Struct, frozen=True):
-    """Of one controller's host. state: proven, not proven, or not read."""
-
-    node: int
-    state: str
-    reason: str
-
-
-class WaiverRow(msgspec.Struct, frozen=True):
-    """A waiver of the inventory. node: None for the cluster. end: seconds since 1970."""
-
-    what: str
-    node: int | None
-    reason: str
-    owner: str
-    end: float
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
@@ -97,31 +82,31 @@ class LeftOutDocument(msgspec.Struct, frozen=True):
 class FilesDocument(msgspec.Struct, frozen=True):
     """The last look at all files. Keys of maps are `broker 1`, `controller 3000`.
 
-    problem: why nodes cannot be operated, with its code. checksums: as read. baseline: as read first, for nodes whose
-    file was not rendered yet. forbidden: what brokers' files say that the takeover gate would refuse, in words, while
-    brokers join. guards, waivers: as the hosts and the inventory said at that time. not_kept: brokers
-    whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. no_answer: nodes of which
-    nothing is known, since their host gave no answer. contradicting: nodes that are not as the journal says.
+    problem: why nodes cannot be operated, in words. code: of the finding that says so. checksums: as read. baseline: as
+    read first, for nodes whose file was not rendered yet. forbidden: what brokers' files say that the takeover gate
+    would refuse, in words, while brokers join. guards, waivers: as the hosts and the inventory said at that time.
+    not_kept: nodes whose previous file is not beside their file. unproven: values of each Z2K-7043. no_answer: nodes of
+    which nothing is known, since their host gave no answer. contradicting: nodes that are not as the journal says.
     read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
-    round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py).
-    whose previous file is not beside their file, in words. unproven: values of each Z2K-7043. named: brokers of the
-    inventory file; None where an earlier release wrote this. differing: controllers. min_isr: by broker,
+    round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py). named: brokers
+    of the inventory file; None where an earlier release wrote this. differing: controllers. min_isr: by broker,
     `min.insync.replicas` of its file as it was read last; brokers whose file was never read are not named.
     """
 
     at: float
     problem: str = ""
+    code: str = ""
     fleet: str = ""
     checksums: dict[str, str] = {}
     baseline: dict[str, str] = {}
-    drifted: tuple[str, ...] = ()
-    not_read: tuple[str, ...] = ()
+    drifted: tuple[AboutNode, ...] = ()
+    not_read: tuple[AboutNode, ...] = ()
     with_flag: tuple[int, ...] = ()
     without_flag: tuple[int, ...] = ()
-    with_zookeeper: tuple[str, ...] = ()
-    guards: tuple[GuardRow, ...] = ()
-    waivers: tuple[WaiverRow, ...] = ()
-    not_kept: tuple[str, ...] = ()
+    with_zookeeper: tuple[AboutNode, ...] = ()
+    guards: tuple[GuardFact, ...] = ()
+    waivers: tuple[WaiverFact, ...] = ()
+    not_kept: tuple[AboutNode, ...] = ()
     forbidden: tuple[str, ...] = ()
     unproven: tuple[dict[str, Any], ...] = ()
     no_answer: tuple[NoAnswer, ...] = ()
@@ -213,15 +198,6 @@ class CanaryDocument(msgspec.Struct, frozen=True):
     stall_s: float = 30.0
     answered: int = 0
     failed: int = 0
-
-
-class LimitsDocument(msgspec.Struct, frozen=True):
-    """Times as the service is configured."""
-
-    settle_s: float = 60.0
-    soak_s: float = 86_400.0
-    brokers_gone_s: float = 60.0
-    single_operator: bool = False
 
 
 class ZooKeeperEndDocument(msgspec.Struct, frozen=True):

@@ -49,6 +49,9 @@ from migrator.model.connect_string import chroot_of
 from migrator.node.config.properties import controller_settings, read_config
 from migrator.node.tools.restarts import read_restarts
 from state_machine.clusters.observe import first_config
+from state_machine.facts.accepted import WaiverFact
+from state_machine.facts.guards import GuardFact
+from state_machine.facts.nodes import AboutNode
 from state_machine.policy.freshness import CEILING_S, limit_s
 from state_machine.policy.phases import LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
@@ -57,12 +60,10 @@ from state_machine.road.documents import (
     FILES,
     DifferingFiles,
     FilesDocument,
-    GuardRow,
     NoAnswer,
     NotAsNoted,
     RestartFound,
     RestartsDocument,
-    WaiverRow,
     document,
 )
 from state_machine.road.emergency.reconciled import contradiction_findings, contradiction_of, is_missed, is_stopped
@@ -93,7 +94,7 @@ class NodeFiles:
     content: bytes | None
     problem: str = ""
     kept: bool | None = None
-    guard: GuardRow | None = None
+    guard: GuardFact | None = None
     is_silent: bool = False
     is_stopped: bool = False
 
@@ -150,7 +151,8 @@ def _compared(
     before = document(snapshot, FILES, FilesDocument) or FilesDocument(0.0)
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
-    drifted, not_read, zookeeper, forbidden = [], [], [], list[str]()
+    drifted, not_read, zookeeper = list[AboutNode](), list[AboutNode](), list[AboutNode]()
+    forbidden = list[str]()
     no_answer, contradicting = list[NoAnswer](), list[NotAsNoted]()
     differing = list[DifferingFiles]()
     min_isr = dict(before.min_isr)
@@ -161,7 +163,7 @@ def _compared(
         if answers[node.name].is_silent or waits:
             no_answer.append(NoAnswer(node.id, _silence(said[node.name]) if waits else answers[node.name].problem))
         if content is None:
-            not_read.append(f"{node.name}: {answers[node.name].problem}")
+            not_read.append(AboutNode(node.role, node.id, answers[node.name].problem))
             continue
         found = checksums[node.name] = checksum_of(content)
         if node.role == BROKERS:
@@ -172,11 +174,11 @@ def _compared(
         if rendered is None:
             baseline.setdefault(node.name, found)
         if found != (rendered or baseline[node.name]):
-            drifted.append(f"{node.name}: {node.path}")
+            drifted.append(AboutNode(node.role, node.id, node.path))
         try:
             written = parse_properties(content, node.path)
         except FindingError as error:
-            drifted.append(f"{node.name}: {error.occurrence.text}")
+            drifted.append(AboutNode(node.role, node.id, error.occurrence.text))
             continue
         keys = written.values
         against = contradiction_of(snapshot, node, keys, stopped=answers[node.name].is_stopped)
@@ -187,7 +189,7 @@ def _compared(
             found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
             forbidden += [f"{each.code} {each.text}" for each in found_in]
         if any(key.startswith(ZOOKEEPER_KEY) for key in keys):
-            zookeeper.append(f"{node.name}: {node.path}")
+            zookeeper.append(AboutNode(node.role, node.id, node.path))
         if node.role == CONTROLLERS:
             flags[keys.get(FLAG, "").strip().lower() == "true"].append(node.id)
     return FilesDocument(
@@ -200,9 +202,13 @@ def _compared(
         with_flag=tuple(flags[True]),
         without_flag=tuple(flags[False]),
         with_zookeeper=tuple(zookeeper),
-        guards=tuple(each.guard for each in answers.values() if each.guard is not None),
+        guards=tuple(
+            msgspec.structs.replace(each.guard, read_at=known_at(said[name]))
+            for name, each in answers.items()
+            if each.guard is not None
+        ),
         waivers=tuple(
-            WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
+            WaiverFact(each.what, each.node, each.reason, each.owner, each.end.timestamp())
             for each in fleet.inventory.waivers
         ),
         not_kept=tuple(_not_kept(snapshot, fleet, answers)),
@@ -236,7 +242,7 @@ def answer_of(snapshot: Snapshot, node: FleetNode, reading: NodeReading[NodeFile
         return reading.answer
     guarded = node.role == CONTROLLERS and _is_guarded(snapshot)
     waited = f"{node.path}: {_silence(reading)}"
-    return NodeFiles(None, waited, guard=GuardRow(node.id, Proof.NOT_READ, waited) if guarded else None)
+    return NodeFiles(None, waited, guard=GuardFact(node.id, Proof.NOT_READ, waited) if guarded else None)
 
 
 def _silence(reading: NodeReading[Any]) -> str:
@@ -272,20 +278,21 @@ def _written(snapshot: Snapshot, node: FleetNode) -> RoadNode | None:
     return None
 
 
-def _not_kept(snapshot: Snapshot, fleet: Fleet, answers: Mapping[str, NodeFiles]) -> list[str]:
+def _not_kept(snapshot: Snapshot, fleet: Fleet, answers: Mapping[str, NodeFiles]) -> list[AboutNode]:
     """Nodes whose previous file is lost. One that cannot be read is not known to be: before its stop it is read."""
     found = []
     for node in fleet.nodes:
         row = _written(snapshot, node)
         if row is not None and answers[node.name].kept is False:
-            found.append(f"{node.name}: {predecessor_path(node.path, row.rendered_from)} is not the previous file")
+            path = predecessor_path(node.path, row.rendered_from)
+            found.append(AboutNode(node.role, node.id, f"{path} is not the previous file"))
     return found
 
 
-def _guard(node: FleetNode) -> GuardRow:
+def _guard(node: FleetNode) -> GuardFact:
     """Whether a start of this controller without the flag would be refused on its host."""
     proof = guard_proof(node.actuator, node.node.guard, node.path)
-    return GuardRow(node.id, proof.state, proof.reason)
+    return GuardFact(node.id, proof.state, proof.reason, code=proof.code)
 
 
 def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
@@ -311,13 +318,8 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     """Drift, and above all a controller whose next start would finalize."""
     if files is None:
         return ()
-    found = []
-    for each in files.drifted:
-        node, _, path = each.partition(": ")
-        found.append(FILE_DRIFTED.found(node=node, path=path))
-    for each in files.not_read:
-        node, _, reason = each.partition(": ")
-        found.append(FILES_NOT_READ.found(node=node, reason=reason))
+    found = [FILE_DRIFTED.found(node=each.name, path=each.said) for each in files.drifted]
+    found += [FILES_NOT_READ.found(node=each.name, reason=each.said) for each in files.not_read]
     found += [TRANSFER_NOT_PROVEN.found(**each) for each in files.unproven]
     found += contradiction_findings(files)
     found += [HOST_UNANSWERED.found(node=node, seconds=f"{for_s:g}") for node, for_s in files.unanswered.items()]
@@ -336,7 +338,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
             GUARD_NOT_PROVEN.found(node=each.node, reason=each.reason)
             for each in files.guards
             if each.state not in (Proof.PROVEN, Proof.KAFKA_NOT_SEEN)
-            and not (waived & {each.node, None} and KAFKA_WITHOUT_ZOOKEEPER.code not in each.reason)
+            and not (waived & {each.node, None} and each.code != KAFKA_WITHOUT_ZOOKEEPER.code)
         ]
     return tuple(found)
 

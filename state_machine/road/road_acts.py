@@ -29,9 +29,10 @@ from migrator.fleet.roll import RollStep
 from migrator.model.connect_string import chroot_of
 from migrator.model.verdict import Verdict
 from migrator.zk import paths
-from state_machine.observations import WaitingReason
+from state_machine.facts.accepted import Limits
 from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import Evidence
+from state_machine.policy.outcome import Finished, Outcome, Waiting
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import canary_is_well, road_of
 from state_machine.policy.road_gates import levels_text
@@ -53,7 +54,6 @@ from state_machine.road.documents import (
     IntentDocument,
     LeftOutDocument,
     LevelsDocument,
-    LimitsDocument,
     RestartsDocument,
     ZooKeeperEndDocument,
     document,
@@ -177,25 +177,25 @@ class RoadActs:
 
     # --- phases --------------------------------------------------------------------------------------------
 
-    async def joining_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def joining_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """None: every broker has joined, or nobody requested that the service restarts them."""
         return await self._roller.step(snapshot, evidence, Roll.JOIN) if snapshot.joining else None
 
-    async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
-        return rolled or WaitingReason("done: every broker is in KRaft mode")
+        return rolled or Finished("every broker is in KRaft mode")
 
-    async def controllers_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def controllers_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """Ours in the place of stock. None: every one is, or no stock controller came."""
         if not set(to_put_back(snapshot)) - left_out(snapshot, self._clock()).keys():
             return None
         return await self._roller.step(snapshot, evidence, Roll.OURS)
 
-    async def brokers_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def brokers_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """Into ZooKeeper mode, while our controllers lead. None: every one is."""
         return await self._roller.step(snapshot, evidence, Roll.BACK)
 
-    async def original_files(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def original_files(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """After the claim is gone. None: every broker has the file with which it was found."""
         return await self._roller.step(snapshot, evidence, Roll.ORIGINAL)
 
@@ -206,11 +206,11 @@ class RoadActs:
             await self._keep(snapshot, LEFT_OUT, LeftOutDocument(self._clock(), nodes, stock))
         return words_of_left_out(snapshot, self._clock())
 
-    async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         replaced = await self._roller.step(snapshot, evidence, Roll.STOCK)
-        return replaced or WaitingReason("done: every controller is stock")
+        return replaced or Finished("every controller is stock")
 
-    async def soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Snapshots, restarts, elections, and the time itself."""
         left = await self._delete_intent(snapshot, evidence)
         await self._soak.note(snapshot)
@@ -220,18 +220,18 @@ class RoadActs:
         if restarted is not None:
             return restarted
         led = await self._soak.elect(snapshot, evidence)
-        return led or WaitingReason("done: every stock controller was restarted, and led once")
+        return led or Finished("every stock controller was restarted, and led once")
 
-    async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Gate and intent come with the first stop (`_before_finalize`). One that is given up stops nothing more."""
         row = give_up.to_put_back(snapshot)
         if row is not None and not self._roller.is_acting(snapshot.id):
             await self._store.away(self._put_back, snapshot, row)
-            return WaitingReason(f"waiting: controller {row.node_id} gets its kept file, with the migration flag")
+            return Waiting(f"controller {row.node_id} gets its kept file, with the migration flag")
         finalized = await self._roller.step(snapshot, evidence, Roll.FINAL)
-        return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
+        return finalized or Waiting("the end of the migration is committed on every voter")
 
-    async def completed(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+    async def completed(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """What may be switched off, what is left in ZooKeeper, and the offer of the raise of metadata.version.
 
         It stops no ZooKeeper and deletes no znode, and there is no step that does.
@@ -251,8 +251,8 @@ class RoadActs:
         left = [chroot + path for path in (paths.CONTROLLER, paths.MIGRATION, paths.FINALIZE_INTENT)]
         stands = f"{left[0]}, {left[1]} and {left[2]} stay in ZooKeeper"
         reachable = end is not None and end.reachable
-        return WaitingReason(
-            f"done: {len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. "
+        return Finished(
+            f"{len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. "
             f"{end_text(end, connect)}; {stands}, so that no stray broker becomes a second controller. zk2kraft itself "
             "may go after that: its service, its package, and the predecessors beside the files; keep the backups. "
             f"Next: {raise_}",
@@ -271,14 +271,14 @@ class RoadActs:
 
     # --- finalize ------------------------------------------------------------------------------------------
 
-    async def _before_finalize(self, snapshot: Snapshot) -> WaitingReason | None:
+    async def _before_finalize(self, snapshot: Snapshot) -> Outcome | None:
         """Before the first controller is stopped: all of the gate as it is now, then the intent. None: both are there.
 
         Of the others the gate says nothing any more: the first one may have ended the migration.
         """
         snapshot = await self._store.away(self._store.snapshot, snapshot.id)  # with what this round has written down
         if give_up.is_requested(snapshot):
-            return WaitingReason("waiting: the finalize is given up, and no controller is stopped for it any more")
+            return Waiting("the finalize is given up, and no controller is stopped for it any more")
         if not is_waiting(snapshot):
             return None
         events = await self._store.away(self._store.events, snapshot.id)
@@ -291,11 +291,11 @@ class RoadActs:
         if work.fresh.ask(self._steady()):
             work.files_at = -1e9
         if not work.fresh.are_known:
-            return WaitingReason("waiting: before the first controller is stopped, every file is read once more")
+            return Waiting("before the first controller is stopped, every file is read once more")
         intended = document(snapshot, INTENT, IntentDocument)
         return await self._intend(snapshot, who) if intended is None or intended.withdrawn else None
 
-    async def _intend(self, snapshot: Snapshot, who: str) -> WaitingReason | None:
+    async def _intend(self, snapshot: Snapshot, who: str) -> Outcome | None:
         """Znode first: a row without it would let nobody else see what was begun."""
         approval = snapshot.approval
         intent = FinalizeIntent(
@@ -309,7 +309,7 @@ class RoadActs:
         try:
             text = await asyncio.to_thread(write_intent, snapshot.inventory.zookeeper, intent)
         except FindingError as error:
-            return WaitingReason(f"waiting: the intent is written to ZooKeeper: {words_of(error)}", (error.occurrence,))
+            return Waiting(f"the intent is written to ZooKeeper: {words_of(error)}", (error.occurrence,))
         await self._keep(
             snapshot, INTENT, IntentDocument(at=self._clock(), path=paths.FINALIZE_INTENT, text=text, who=who)
         )
@@ -323,32 +323,32 @@ class RoadActs:
             written = session.get_one(RoadNode, (row.migration_id, row.roll, row.node_id))
             send_back(session, written, "" if found is None else found.incarnation, at=self._clock())
 
-    async def _delete_intent(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def _delete_intent(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """Of a finalize that was given up. A rollback stays closed for as long as it stands."""
         if not give_up.standing_intent(snapshot):
             return None
         said = "the intent of the finalize that was given up is deleted in ZooKeeper"
         verdict = finalize_may_be_given_up(evidence)
         if not verdict.holds:
-            return WaitingReason(f"waiting: {said}: {verdict.reason()}")
+            return Waiting(f"{said}: {verdict.reason()}")
         cluster = snapshot.migration.cluster_id or ""
         try:
             await asyncio.to_thread(delete_intent, snapshot.inventory.zookeeper, cluster)
         except FindingError as error:
-            return WaitingReason(f"waiting: {said}: {words_of(error)}", (error.occurrence,))
+            return Waiting(f"{said}: {words_of(error)}", (error.occurrence,))
         log.warning("finalize.intent_deleted", path=paths.FINALIZE_INTENT)
-        return WaitingReason(f"waiting: {said}")
+        return Waiting(f"{said}")
 
     # --- files, backups, times -----------------------------------------------------------------------------
 
     async def _keep_limits(self, snapshot: Snapshot) -> None:
-        wanted = LimitsDocument(
+        wanted = Limits(
             settle_s=self._settings.settle_s,
             soak_s=self._settings.soak_s,
             brokers_gone_s=self._settings.brokers_gone_s,
             single_operator=self._settings.single_operator,
         )
-        if document(snapshot, LIMITS, LimitsDocument) != wanted:
+        if document(snapshot, LIMITS, Limits) != wanted:
             await self._keep(snapshot, LIMITS, wanted)
 
     async def _watch_files(self, snapshot: Snapshot, work: _Work) -> None:
@@ -384,7 +384,7 @@ class RoadActs:
         except FindingError as error:
             before = document(snapshot, FILES, FilesDocument)
             baseline = {} if before is None else before.baseline
-            return FilesDocument(now, problem=trouble_of(error), baseline=baseline)
+            return FilesDocument(now, problem=trouble_of(error), code=error.code, baseline=baseline)
 
     async def _watch_restarts(self, snapshot: Snapshot, work: _Work) -> tuple[Occurrence, ...]:
         """What the next restart of a broker would change, in phases that restart brokers; sooner after each of them."""

@@ -20,24 +20,21 @@ from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import Observation
+from state_machine.facts.accepted import Limits
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
 from state_machine.policy.road_observations import (
-    CONTROLLERS,
     ApprovalObserved,
     CanaryObserved,
     FilesObserved,
-    GuardObserved,
     LevelsObserved,
     RestartChange,
     RestartsObserved,
     RoadEvidence,
-    RoadLimits,
     Roll,
     RollObserved,
     SoakObserved,
     VoterObserved,
-    WaiverObserved,
 )
 from state_machine.road.documents import (
     CANARY,
@@ -51,7 +48,6 @@ from state_machine.road.documents import (
     FilesDocument,
     IntentDocument,
     LevelsDocument,
-    LimitsDocument,
     RestartsDocument,
     SoakDocument,
     document,
@@ -78,7 +74,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
     log = LogObservation() if look is None else look.log
     files = document(snapshot, FILES, FilesDocument)
     intent = document(snapshot, INTENT, IntentDocument)
-    limits = document(snapshot, LIMITS, LimitsDocument)
+    limits = document(snapshot, LIMITS, Limits) or Limits()
     digest = digest_of(snapshot)
     fresh = log.known and now - log.at <= LOG_FRESH_S
     return RoadEvidence(
@@ -115,7 +111,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         files=None if files is None else _files(files, now),
         soak=_soak(snapshot, now),
         approval=_approval(snapshot, digest, now),
-        limits=RoadLimits() if limits is None else RoadLimits(**msgspec.structs.asdict(limits)),
+        limits=limits,
         backed_up=_backed_up(snapshot, now),
         intent=_intent(look) if intent is None or intent.withdrawn else intent.text,
         digest=digest,
@@ -123,15 +119,14 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         features=log.features,
         canary=_canary(snapshot, now),
         back=way_back(snapshot, now),
-        guards=() if files is None else _guards(files, now),
+        guards=() if files is None else files.guards,
         levels=_levels(snapshot, log, now),
         restarts=_restarts(snapshot, now),
         stopped_for_it=give_up.stopped(snapshot),
         started_without=give_up.started(snapshot),
         named=None if files is None else files.named,
-        waivers=()
-        if files is None
-        else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
+        waivers=() if files is None else tuple(each for each in files.waivers if now < each.end),
+        now=now,
     )
 
 
@@ -140,7 +135,7 @@ def _is_without_fleet(snapshot: Snapshot) -> bool:
     if snapshot.phase is not Phase.BROKERS_JOINING or snapshot.joining:
         return False
     files = document(snapshot, FILES, FilesDocument)
-    return files is None or files.problem.startswith(NO_FLEET.code)
+    return files is None or files.code == NO_FLEET.code
 
 
 def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
@@ -217,15 +212,6 @@ def _files(files: FilesDocument, now: float) -> FilesObserved:
     )
 
 
-def _guards(files: FilesDocument, now: float) -> tuple[GuardObserved, ...]:
-    return tuple(
-        GuardObserved(
-            each.node, each.state, each.reason, _age(files.read_at.get(f"{CONTROLLERS} {each.node}", files.at), now)
-        )
-        for each in files.guards
-    )
-
-
 def _restarts(snapshot: Snapshot, now: float) -> RestartsObserved | None:
     found = document(snapshot, RESTARTS, RestartsDocument)
     if found is None:
@@ -239,11 +225,7 @@ def _restarts(snapshot: Snapshot, now: float) -> RestartsObserved | None:
 
 def _change(found: Occurrence) -> RestartChange:
     """Whose restart it is, as a waiver names it."""
-    broker = found.values.get("broker")
-    if broker is None:
-        number = str(found.values.get("node", "")).removeprefix("broker ")
-        broker = int(number) if number.isdecimal() else None
-    return RestartChange(found.code, broker, found.text)
+    return RestartChange(found.code, found.values.get("broker"), found.text)
 
 
 def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:

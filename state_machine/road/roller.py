@@ -1,6 +1,6 @@
 """Rolling restarts, carried out: the journal, the acts on hosts, what is observed of nodes.
 
-In:   a snapshot with its evidence, and which roll. Out: a `WaitingReason`; rows of the journal.
+In:   a snapshot with its evidence, and which roll. Out: an `Outcome`; rows of the journal.
 Elsewhere: what to do next (migrator.fleet.roll), hosts (migrator.fleet), which roll a phase wants (road_acts.py).
 Rules: one act at a time and per migration, on a thread; the loop goes on meanwhile. A step is in the journal before its
 act. After the death of the service the last act is repeated: each one may be.
@@ -58,9 +58,9 @@ from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.clusters.remote_ports import accepts
-from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.later import no_later_kafka
+from state_machine.policy.outcome import Blocked, Outcome, Waiting
 from state_machine.policy.road_conditions import (
     canary_is_well,
     claim_is_ours,
@@ -108,7 +108,7 @@ log = structlog.get_logger()
 LOOK_AT_NODE_EVERY_S: Final = 1.0
 LOCKED: Final = (NodeAct.PREPARE, NodeAct.STOP)
 """Acts that no service begins without the lock of the cluster."""
-BeforeStop: TypeAlias = Callable[[Snapshot], Awaitable[WaitingReason | None]]
+BeforeStop: TypeAlias = Callable[[Snapshot], Awaitable[Outcome | None]]
 """Asked between the lock and the journal of a stop. It answers why the node is not stopped."""
 LOOK_PATIENCE_S: Final = 0.5
 """A round waits so long for the look at a host; after that it goes on, and the look with it."""
@@ -204,7 +204,7 @@ class Roller:
         self._work: dict[int, _Work] = {}
         self.before_stop: dict[Roll, BeforeStop] = {}
 
-    async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
+    async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> Outcome | None:
         """One decision. None: every node is whole. An act of the roll before comes to its end first."""
         work = self._work_of(snapshot)
         work.quiet.note(_log_of(snapshot))
@@ -216,7 +216,7 @@ class Roller:
             fleet = await asyncio.to_thread(self._fleets.fleet, snapshot.migration.name)
         except FindingError as error:
             found = error.occurrence
-            return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
+            return Blocked(f"{found.code} {found.text}", (found,))
         fleet = fleet.of_cluster(snapshot.migration.cluster_id)
         rows = snapshot.nodes_of(roll)
         wanted = _wanted(snapshot, fleet, roll, self._clock())
@@ -225,16 +225,16 @@ class Roller:
             half_way = left_half_way(snapshot, roll) if roll in journal.WAYS_BACK else ()
             others = controllers_back.others_away(evidence, half_way) if roll is Roll.OURS else None
             if others is not None:
-                return WaitingReason(f"waiting: {others}")
+                return Waiting(f"{others}")
             later = {*without_answer(snapshot), *(_serving(evidence, half_way) if roll is not Roll.OURS else ())}
             half_way = tuple(each for each in half_way if each not in later)
             away = {each.id: _incarnation(snapshot, each) for each in wanted if each.id in half_way}
             await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock(), away=away)
-            return WaitingReason(f"waiting: {roll} is prepared for {len(wanted)} nodes")
+            return Waiting(f"{roll} is prepared for {len(wanted)} nodes")
         missing = [row.node_id for row in rows if fleet.node(row.role, row.node_id) is None]
         if missing:
             found = NO_FLEET.found(name=snapshot.migration.name, reason=f"it does not name nodes {missing} any more")
-            return WaitingReason(f"blocked: {found.text}", (found,))
+            return Blocked(f"{found.text}", (found,))
         if snapshot.migration.paused:
             work.one_by_one.clear()  # meanwhile somebody may give partitions more replicas
         return _naming(await self._decide(snapshot, evidence, roll, fleet), work, rows)
@@ -255,7 +255,7 @@ class Roller:
             known = self._work[snapshot.id] = _Work(Repeats(self._steady), quiet=Quiet(self._steady))
         return known
 
-    async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
+    async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> Outcome | None:
         work = self._work_of(snapshot)
         followed = await self._followed(snapshot, roll, work)
         if followed is not None and not self._others_go_on(snapshot, roll, work):
@@ -273,7 +273,7 @@ class Roller:
         looked = await asyncio.gather(*(self._node_now(snapshot, evidence, roll, fleet, row, work) for row in idle))
         seen = {row.node_id: each for row, each in zip(idle, looked, strict=True) if each is not None}
         if idle and not seen:
-            return WaitingReason(f"waiting: {self._looking(roll, idle[0], work)}")
+            return Waiting(f"{self._looking(roll, idle[0], work)}")
         turns = turns_of(snapshot, roll)
         entries = [journal.entry_of(row, now, turns.get(row.node_id, 0)) for row in rows.values()]
         ready = self._ready(evidence, roll, fleet, work, out)
@@ -296,7 +296,7 @@ class Roller:
             return _said([each for each in (*said, followed) if each is not None])
         return await carried(decide(entries, look), look, entries)
 
-    async def _followed(self, snapshot: Snapshot, roll: Roll, work: _Work) -> WaitingReason | None:
+    async def _followed(self, snapshot: Snapshot, roll: Roll, work: _Work) -> Outcome | None:
         """What is said of acts that are under way; None: there is none."""
         running = tuple(work.running.values())
         return _said([await self._follow(snapshot, work, each) for each in running]) if running else None
@@ -320,25 +320,25 @@ class Roller:
         decision: Decision,
         look: RollNow,
         entries: Sequence[RollEntry],
-    ) -> WaitingReason | None:
+    ) -> Outcome | None:
         now = self._clock()
         match decision:
             case Complete():
                 return None
             case Wait(reason):
                 failed = [row for row in rows.values() if row.step == RollStep.FAILED]
-                return WaitingReason(f"blocked: {reason}" if failed else f"waiting: {reason}", _problems(failed))
+                return Blocked(reason, _problems(failed)) if failed else Waiting(reason)
             case Reached(node_id, step):
                 found = whole_since(look.nodes[node_id].whole, now) if step in (RollStep.WHOLE, RollStep.BACK) else {}
                 settled = {"step": step, "instruction": "", "cause": "", "code": ""}
                 work.repeats.forget(roll, node_id)
                 await self._record(snapshot, roll, node_id, **settled, evidence=found)
                 log.info("roll.step", roll=roll, node=node_id, step=step)
-                return WaitingReason(f"waiting: {rows[node_id].role} {node_id} is {step}")
+                return Waiting(f"{rows[node_id].role} {node_id} is {step}")
             case Fail(node_id, cause):
                 work.repeats.forget(roll, node_id)
                 await self._fail(snapshot, roll, rows[node_id], cause)
-                return WaitingReason(f"blocked: {cause.text}", (cause,))
+                return Blocked(f"{cause.text}", (cause,))
             case Perform(node_id, act):
                 ready = _ready_of(snapshot, evidence, roll, node_id, ready, work)
                 row = rows[node_id]
@@ -350,7 +350,7 @@ class Roller:
                 if act is NodeAct.STOP and (RollStep(row.step) in UNTOUCHED or row.began_at is None):
                     taken = Verdict(what_it_takes(evidence, roll, node_id))
                     if not taken.holds:
-                        return WaitingReason(f"waiting: before {row.role} {node_id}: {taken.reason()}")
+                        return Waiting(f"before {row.role} {node_id}: {taken.reason()}")
                     ready = Verdict((*ready.conditions, *taken.conditions))
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
 
@@ -370,7 +370,7 @@ class Roller:
         ready: Verdict,
         act: NodeAct,
         group: Sequence[RollEntry],
-    ) -> WaitingReason | None:
+    ) -> Outcome | None:
         """None: one node after the other, as without the option. All are prepared before the first one is stopped."""
         rack, ids = group[0].rack, [each.id for each in group]
         if len(group) < 2 or (roll, rack) in work.one_by_one:
@@ -389,7 +389,7 @@ class Roller:
             found = RACK_ONE_BY_ONE.found(rack=rack, reason=against)
             work.one_by_one[roll, rack] = ids, found
             log.warning("roll.rack_one_by_one", roll=roll, rack=rack, reason=against)
-            return WaitingReason(f"waiting: {found.code} {found.text}", (found,))
+            return Waiting(f"{found.code} {found.text}", (found,))
         return await self._stop_together(snapshot, roll, fleet, [rows[each] for each in ids], work, ready)
 
     async def _against_together(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, ids: Collection[int]) -> str:
@@ -406,7 +406,7 @@ class Roller:
 
     async def _stop_together(
         self, snapshot: Snapshot, roll: Roll, fleet: Fleet, rows: Sequence[RoadNode], work: _Work, ready: Verdict
-    ) -> WaitingReason:
+    ) -> Outcome:
         """All of them are in the journal, in one transaction, before the first stop."""
         at, ids = self._clock(), [row.node_id for row in rows]
         said = f"brokers {ids} of rack {rows[0].rack}: every partition keeps its minimum ISR without them"
@@ -428,7 +428,7 @@ class Roller:
         log.info("roll.rack_together", roll=roll, nodes=ids)
         for row in rows:
             self._start_act(snapshot, roll, fleet, row, NodeAct.STOP, work)
-        return WaitingReason(f"waiting: brokers {ids} are stopped together")
+        return Waiting(f"brokers {ids} are stopped together")
 
     def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work, out: Container[int]) -> Verdict:
         if roll is not Roll.ORIGINAL:
@@ -470,10 +470,10 @@ class Roller:
         act: NodeAct,
         work: _Work,
         ready: Verdict,
-    ) -> WaitingReason:
+    ) -> Outcome:
         """The step is written down, then the act begins. A node that is away is brought back whoever has the lock."""
         if again := work.repeats.waits(roll, row.node_id, act):
-            return WaitingReason(f"waiting: {row.role} {row.node_id}: {again}")
+            return Waiting(f"{row.role} {row.node_id}: {again}")
         closed = await self._locked(snapshot, row) if act in LOCKED else None
         if closed is not None:
             return closed
@@ -493,19 +493,19 @@ class Roller:
             await self._record(snapshot, roll, row.node_id, **columns)
         return self._start_act(snapshot, roll, fleet, row, act, work)
 
-    async def _locked(self, snapshot: Snapshot, row: RoadNode) -> WaitingReason | None:
+    async def _locked(self, snapshot: Snapshot, row: RoadNode) -> Outcome | None:
         """Why this service may not begin with this node now; None: it has the lock of the cluster."""
         if self._locks is None:
             return None
         try:
             await asyncio.to_thread(self._locks.hold, snapshot.id, snapshot.inventory.zookeeper)
         except FindingError as error:
-            return WaitingReason(f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,))
+            return Waiting(f"before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,))
         return None
 
     def _start_act(
         self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: NodeAct, work: _Work
-    ) -> WaitingReason:
+    ) -> Outcome:
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
@@ -514,30 +514,30 @@ class Roller:
         work.running[node.id] = _Running(roll, node.id, act, asyncio.create_task(coroutine), self._steady())
         work.seen.pop((roll, node.id), None)
         work.looks.pop((str(roll), node.id), None)
-        return WaitingReason(f"waiting: {node.name}: {act} begins")
+        return Waiting(f"{node.name}: {act} begins")
 
-    async def _follow(self, snapshot: Snapshot, work: _Work, running: _Running) -> WaitingReason:
+    async def _follow(self, snapshot: Snapshot, work: _Work, running: _Running) -> Outcome:
         roll = running.roll
         if not running.task.done():
             seconds = self._steady() - running.since
-            return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
+            return Waiting(f"{ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
         del work.running[running.node]
         work.moved = True
         row = next((each for each in snapshot.nodes_of(roll) if each.node_id == running.node), None)
         if row is None:  # a rollback or a finalize was given up while its file was read; no node was away
             running.task.exception()
-            return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node} is left as it is")
+            return Waiting(f"{ROLE_OF[roll]} {running.node} is left as it is")
         try:
             columns = running.task.result()
         except FindingError as error:
             again = work.repeats.after(roll, running.node, running.act, error, self._settings.node_deadline_s)
             if again is not None:
-                return WaitingReason(f"waiting: {row.role} {running.node}: {again}", (error.occurrence,))
+                return Waiting(f"{row.role} {running.node}: {again}", (error.occurrence,))
             cause = error.occurrence
             if running.act is not NodeAct.PREPARE:
                 cause = STEP_FAILED.found(act=running.act, node=f"{row.role} {row.node_id}", reason=_in_words(error))
             await self._fail(snapshot, roll, row, cause)
-            return WaitingReason(f"blocked: {cause.code} {cause.text}", (cause,))
+            return Blocked(f"{cause.code} {cause.text}", (cause,))
         work.repeats.forget(roll, running.node)
         instruction = columns.get("instruction", "")
         if not instruction or running.act is NodeAct.START:
@@ -545,7 +545,7 @@ class Roller:
         await self._record(snapshot, roll, running.node, **{"instruction": "", **columns})
         log.info("roll.step", roll=roll, node=running.node, step=columns.get("step", row.step))
         shown = instruction or f"{running.act} is done"
-        return WaitingReason(f"waiting: {row.role} {running.node}: {shown}")
+        return Waiting(f"{row.role} {running.node}: {shown}")
 
     def _perform(
         self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode, act: NodeAct, image: Image
@@ -1071,7 +1071,7 @@ def _with_racks(snapshot: Snapshot, entries: Sequence[RollEntry]) -> list[RollEn
     return [replace(each, rack=racks.get(each.id, each.rack)) for each in entries]
 
 
-def _naming(found: WaitingReason | None, work: _Work, rows: Iterable[RoadNode]) -> WaitingReason | None:
+def _naming(found: Outcome | None, work: _Work, rows: Iterable[RoadNode]) -> Outcome | None:
     """With the racks that are restarted one broker after the other although a rack at a time is asked for."""
     left = {(row.roll, row.node_id) for row in rows if row.step != RollStep.WHOLE}
     named = [why for (roll, _), (ids, why) in work.one_by_one.items() if any((roll, each) in left for each in ids)]
@@ -1080,12 +1080,13 @@ def _naming(found: WaitingReason | None, work: _Work, rows: Iterable[RoadNode]) 
     return replace(found, problems=(*found.problems, *(each for each in named if each not in found.problems)))
 
 
-def _said(found: Sequence[WaitingReason]) -> WaitingReason:
-    """Of several nodes at once, in their order."""
-    said = [each.reason for each in found[:SAID_OF_A_RACK]]
+def _said(found: Sequence[Outcome]) -> Outcome:
+    """Of several nodes at once, in their order. One that is blocked blocks: a person has to see to it."""
+    kind = Blocked if any(isinstance(each, Blocked) for each in found) else Waiting
+    said = [each.text if isinstance(each, kind) else each.words for each in found[:SAID_OF_A_RACK]]
     said += [f"and {len(found) - SAID_OF_A_RACK} more"] if len(found) > SAID_OF_A_RACK else []
     problems = dict.fromkeys(problem for each in found for problem in each.problems)
-    return WaitingReason("; ".join(said), tuple(problems))
+    return kind("; ".join(said), tuple(problems))
 
 
 def _log_of(snapshot: Snapshot) -> LogObservation:

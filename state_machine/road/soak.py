@@ -24,8 +24,8 @@ import structlog
 from migrator.findings.finding import FindingError, words_of
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver, Observation
-from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
+from state_machine.policy.outcome import Outcome, Waiting
 from state_machine.policy.road_observations import CONTROLLERS, Roll
 from state_machine.road.documents import INTENT, SOAK, IntentDocument, SoakDocument, document
 from state_machine.road.fleet import FleetNode, Fleets
@@ -98,7 +98,7 @@ class SoakActs:
 
     # --- elections -----------------------------------------------------------------------------------------
 
-    async def elect(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+    async def elect(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """The next voter that did not lead yet stands for election. None: each one led."""
         observed = LogObservation() if snapshot.observation is None else snapshot.observation.log
         soak = document(snapshot, SOAK, SoakDocument)
@@ -109,7 +109,7 @@ class SoakActs:
         ready = cluster_ready(evidence, Roll.SOAK)
         if snapshot.migration.paused or not ready.holds or not left:
             reason = snapshot.migration.paused or ready.reason()
-            return WaitingReason(f"waiting: before an election (controllers {left} did not lead yet): {reason}")
+            return Waiting(f"before an election (controllers {left} did not lead yet): {reason}")
         work = self._work.setdefault(snapshot.id, _Work())
         if self._steady() - work.asked_at >= ELECTION_EVERY_S:
             work.asked_at, work.asked = self._steady(), work.asked + 1
@@ -119,10 +119,8 @@ class SoakActs:
                 if source is not None:
                     await source.ask_to_lead(left[0], observed)
             except OSError as error:
-                return WaitingReason(
-                    f"waiting: controller {left[0]} did not take the request to lead: {words_of(error)}"
-                )
-        return WaitingReason(f"waiting: controller {left[0]} is elected (asked {work.asked} times); then {left[1:]}")
+                return Waiting(f"controller {left[0]} did not take the request to lead: {words_of(error)}")
+        return Waiting(f"controller {left[0]} is elected (asked {work.asked} times); then {left[1:]}")
 
     # --- what is noted -------------------------------------------------------------------------------------
 

@@ -20,10 +20,11 @@ import msgspec
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.clusters.observe import Observation
+from state_machine.facts.accepted import Limits
 from state_machine.policy.phases import CONSENTED_FROM, LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, ApprovalObserved, Roll, WayBack
 from state_machine.road import controllers_back
-from state_machine.road.documents import FILES, LIMITS, FilesDocument, LimitsDocument, document
+from state_machine.road.documents import FILES, LIMITS, FilesDocument, document
 from state_machine.road.emergency.left_out import left_out, nodes_left_out, without_answer
 from state_machine.store import Snapshot, reached
 from state_machine.tables import RoadNode
@@ -47,7 +48,7 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     status = None if look is None or look.active is None else look.active.status
     mirror = None if status is None else status.dual_write
     equal, said = _audited(snapshot)
-    limits = document(snapshot, LIMITS, LimitsDocument) or LimitsDocument()
+    limits = document(snapshot, LIMITS, Limits) or Limits()
     return WayBack(
         restarts=restarts,
         again=tuple(each for each in _as_found(snapshot) if each not in out),
@@ -164,7 +165,7 @@ def _not_kept(
     snapshot: Snapshot, restarts: Sequence[int], files: FilesDocument | None, out: Container[int]
 ) -> tuple[str, ...]:
     said = () if files is None else files.not_kept
-    found = [each for each in said if int(each.partition(":")[0].rpartition(" ")[2]) not in out]
+    found = [each.words for each in said if each.node not in out]
     found += [
         f"broker {node}: this migration did not restart it into KRaft mode"
         for node in restarts

@@ -36,6 +36,7 @@ from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVo
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
 from state_machine.evidence import evidence
 from state_machine.policy.gates import Holder
+from state_machine.policy.outcome import Blocked
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import files_are_as_rendered, guards_are_proven
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
@@ -437,7 +438,7 @@ async def rolled(home: Path, inventory: Inventory, call_s: float, logs: int) -> 
         said = await roller.step(snapshot, evidence(snapshot, time.time()), Roll.KRAFT)
         if said is None:
             return time.monotonic() - began
-        assert not said.reason.startswith("blocked"), said.reason
+        assert not isinstance(said, Blocked), said.text
         await asyncio.sleep(ROUND_S)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import httpx
 
 from migrator.findings.finding import FindingError
+from migrator.findings.road import FINALIZE_WAITS
 from migrator.findings.service import GATE_CLOSED
 from migrator.lab.cluster import LOOKS_FOR_FLAWS_S, LabCluster
 from migrator.lab.fleet import LabFleet
@@ -224,7 +225,7 @@ class RoadStage:
         self._wait_phase("SOAK")
         self.kills.meet("SOAK", "after")
         self.advance("FINALIZING")
-        self._wait_phase("COMPLETED")
+        self.wait_view(lambda view: None if view["phase"] == "COMPLETED" else self._why_not_completed(view))
         self.kills.meet("COMPLETED", "after")
         return self._wait_phase("COMPLETED")
 
@@ -324,13 +325,22 @@ class RoadStage:
             return None if view["phase"] == phase else f"{view['phase']}: {view['waiting']}"
         closed = [each for each in edge["conditions"] if each["status"] != "True"]
         if closed and all(NOT_APPROVED in each["codes"] for each in closed):
-            try:
-                self.service.operation(self.migration, "approve", phase, "seen", who="second person")
-            except FindingError as error:
-                if GATE_CLOSED.code not in str(error):
-                    raise
+            self._approve(phase)
             return "approved just now"
         return "; ".join(f"{each['name']}: {each['message']}" for each in closed) or None
+
+    def _why_not_completed(self, view: dict[str, Any]) -> str:
+        """Who dies between the advance and the first stop changes what was agreed to: the other person looks again."""
+        if any(each["code"] == FINALIZE_WAITS.code for each in view["findings"]):
+            self._approve("FINALIZING")
+        return f"{view['phase']}: {view['waiting']}"
+
+    def _approve(self, phase: str) -> None:
+        try:
+            self.service.operation(self.migration, "approve", phase, "seen", who="second person")
+        except FindingError as error:
+            if GATE_CLOSED.code not in str(error):
+                raise
 
     def _wait_phase(self, phase: str) -> dict[str, Any]:
         return self.wait_view(lambda view: None if view["phase"] == phase else f"{view['phase']}: {view['waiting']}")

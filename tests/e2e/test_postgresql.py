@@ -24,7 +24,8 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import write
 from state_machine.database import open_database
 from state_machine.database_claim import ClaimLost, claim_database
-from state_machine.observations import WaitingReason, findings, record_outcome
+from state_machine.observations import findings, record_outcome
+from state_machine.policy.outcome import Waiting
 from state_machine.store import NewOperation, Store
 from state_machine.tables import Base, FindingRow
 from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
@@ -149,7 +150,7 @@ def test_a_finding_with_a_character_that_cannot_be_kept_is_one_row(url: str, tmp
         row, _ = store.create(an_inventory(tmp_path), who="Ada", at=1.0)
         told = ROUND_FAILED.found(migration=row.id, fault="KeyError a\0b")
         for at in (1.0, 2.0):
-            record_outcome(store, row.id, WaitingReason("waiting", (told,)), at=at)
+            record_outcome(store, row.id, Waiting("for a round", (told,)), at=at)
         assert [(each.first_seen, each.open) for each in findings(store, row.id)] == [(1.0, True)]
 
 

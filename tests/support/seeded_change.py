@@ -24,6 +24,8 @@ from migrator.fleet.render import FileKind, render
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.inventory import BrokerEntry, ClusterInventory, ControllerEntry
 from state_machine.clusters.observe import Gap, Observation
+from state_machine.facts.accepted import WaiverFact
+from state_machine.facts.nodes import AboutNode
 from state_machine.observations import RoundObservation, record_observation
 from state_machine.policy.phases import ROAD, Phase, Trigger
 from state_machine.policy.road_observations import Roll
@@ -38,7 +40,6 @@ from state_machine.road.documents import (
     CanaryDocument,
     FilesDocument,
     RestartsDocument,
-    WaiverRow,
     ZnodeList,
     ZnodeRow,
     ZnodesDocument,
@@ -340,10 +341,12 @@ class _Seed:
         files = FilesDocument(
             at=now - 20,
             checksums={f"{role} {each.id}": checksum_of(f"{role} {each.id}".encode()) for role, each in nodes},
-            not_read=("controller 3002: /etc/kafka/controller.properties: its actuator cannot read files",),
+            not_read=(
+                AboutNode("controller", 3002, "/etc/kafka/controller.properties: its actuator cannot read files"),
+            ),
             named=tuple(each.id for each in self.inventory.brokers),
             waivers=tuple(
-                WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
+                WaiverFact(each.what, each.node, each.reason, each.owner, each.end.timestamp())
                 for each in self.inventory.waivers
             ),
         )

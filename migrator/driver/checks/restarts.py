@@ -15,7 +15,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from migrator.driver.tree import Tree
 from migrator.findings.content import TOPIC_CONFIG_REFUSED
@@ -167,6 +167,7 @@ def _begin_later(configs: Configs, applied: Mapping[int, Applied]) -> Iterator[O
                     )
                     yield RESTART_CHANGES.found(
                         node=f"broker {leader}",
+                        broker=leader,
                         path=paths.topic_config(topic),
                         key=f"where {topic}-{first} begins",
                         change=f"{change} (such partitions: {len(later)})",
@@ -192,7 +193,9 @@ def _refused_at_start(configs: Configs) -> Iterator[Occurrence]:
 def _offline(broker: int, applied: Applied) -> Iterator[Occurrence]:
     for directory in applied.offline:
         change = "this directory is offline, and a broker with the migration settings ends when one is"
-        yield RESTART_CHANGES.found(node=f"broker {broker}", path=directory, key="log.dirs", change=change)
+        yield RESTART_CHANGES.found(
+            node=f"broker {broker}", broker=broker, path=directory, key="log.dirs", change=change
+        )
 
 
 # --- the file against the broker --------------------------------------------------------------------------
@@ -204,7 +207,7 @@ def file_changes(
     """What a start with this file would change. file: its keys, trimmed. meant: what the migration makes of the
     settings with which the broker runs; where the file has that already, its next start is meant to change it.
     """
-    place = {"node": f"broker {broker}", "path": path}
+    place: dict[str, Any] = {"node": f"broker {broker}", "broker": broker, "path": path}
     left = _left_directories(file, applied)
     for directory, count in left.items():
         change = f"{directory} is left out, and {count} replicas lie there"

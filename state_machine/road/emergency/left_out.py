@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from migrator.findings.finding import Occurrence
 from migrator.findings.road import NODE_HOLDS_WAY_BACK, NODE_LEFT_OUT
 from migrator.fleet.roll import UNDER_WAY, RollStep
+from state_machine.facts.accepted import WaiverFact
 from state_machine.policy.road_observations import WayBack
 from state_machine.road.documents import (
     FILES,
@@ -20,14 +21,13 @@ from state_machine.road.documents import (
     FilesDocument,
     LeftOutDocument,
     LeftOutNode,
-    WaiverRow,
     document,
 )
 from state_machine.store import Snapshot
 from state_machine.tables import RoadNode
 
 
-def left_out(snapshot: Snapshot, now: float) -> dict[int, WaiverRow]:
+def left_out(snapshot: Snapshot, now: float) -> dict[int, WaiverFact]:
     """By node id; of brokers and controllers, whose ids are different ones. now: seconds since 1970."""
     files = document(snapshot, FILES, FilesDocument)
     rows = () if files is None else files.waivers

@@ -14,7 +14,7 @@ from typing import Final
 from migrator.findings.road import FINALIZE_WAITS
 from migrator.fleet.roll import UNTOUCHED, RollStep
 from migrator.model.verdict import Condition, Verdict
-from state_machine.observations import WaitingReason
+from state_machine.policy.outcome import Outcome, Waiting
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.road.documents import SOAK, SoakDocument, document
@@ -47,10 +47,10 @@ def never_asked(snapshot: Snapshot, who: str) -> Verdict:
     return Verdict((Condition("the gate is asked again", False, "nobody can ask it"),))
 
 
-def not_now(verdict: Verdict) -> WaitingReason:
+def not_now(verdict: Verdict) -> Outcome:
     """Of a gate that does not hold any more."""
     found = FINALIZE_WAITS.found(reason=verdict.reason())
-    return WaitingReason(f"waiting: {found.code} {found.text}", (found,))
+    return Waiting(f"{found.code} {found.text}", (found,))
 
 
 ASKED_AGAIN_S: Final = 30.0

@@ -14,9 +14,10 @@ import pytest
 
 from migrator.fleet.inventory import Canary, parse_inventory
 from migrator.model.verdict import Condition
+from state_machine.facts.accepted import WaiverFact
 from state_machine.policy.gates import Evidence
 from state_machine.policy.road_conditions import canary_is_well
-from state_machine.policy.road_observations import CanaryObserved, Roll, WaiverObserved
+from state_machine.policy.road_observations import CanaryObserved, Roll
 from state_machine.road.canary import CanaryTraffic, assignments, client_settings
 from state_machine.road.canary_budget import WINDOW_S, CanaryBudget
 from state_machine.road.hosts.calls import HostThreads
@@ -61,7 +62,7 @@ def test_one_record_in_a_hundred_is_inside_the_budget_and_no_canary_is_no_condit
 
 
 def test_a_canary_that_somebody_waived_keeps_nobody_waiting_and_says_so() -> None:
-    waiver = WaiverObserved("Z2K-4217", None, "its ACL is being made", "ops", 2e9)
+    waiver = WaiverFact("Z2K-4217", None, "its ACL is being made", "ops", 2e9)
     road = evidence({"canary": CanaryObserved(2.0, problem="not authorized"), "waivers": (waiver,)}).road
     assert road is not None
     (found,) = canary_is_well(road)

@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from migrator.findings.fleet import ACT_TOO_SLOW, HOST_UNANSWERED, HOSTS_TOO_SLOW
+from state_machine.facts.guards import GuardFact
 from state_machine.policy.freshness import CEILING_S, FLOOR_S, limit_s
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import files_are_as_rendered, guards_are_proven
-from state_machine.road.documents import FILES, FilesDocument, GuardRow
+from state_machine.road.documents import FILES, FilesDocument
 from state_machine.road.file_watch import NodeFiles, file_findings, read_files
 from state_machine.road.fleet import Fleet
 from state_machine.road.hosts.calls import HostCalls, HostThreads
@@ -107,7 +108,7 @@ def test_a_host_that_hangs_makes_no_other_answer_older_and_is_named(tmp_path: Pa
     with closing(HostCalls("test")) as calls:
         first = read_files(world.snapshot, fleet, clock(), said, calls)
         assert list(first.checksums) == ["broker 1"]
-        assert first.not_read[0].startswith("broker 2: /etc/kafka.properties: its host has not answered for")
+        assert first.not_read[0].words.startswith("broker 2: /etc/kafka.properties: its host has not answered for")
         found = file_findings(world.snapshot, msgspec.structs.replace(first, unanswered={"broker 2": 12.0}))
         assert HOST_UNANSWERED.code == "Z2K-7055" in {each.code for each in found}
         hangs.opened.set()
@@ -181,7 +182,7 @@ def test_a_gate_names_the_host_whose_answer_is_too_old_and_no_other_guard_closes
     now = world.clock()
     files = FilesDocument(
         now - 10.0,
-        guards=(GuardRow(3000, "proven", "it is"), GuardRow(3001, "proven", "it is")),
+        guards=(GuardFact(3000, "proven", "it is", now - 9.0), GuardFact(3001, "proven", "it is", now - 130.0)),
         read_at={"controller 3000": now - 9.0, "controller 3001": now - 130.0, "broker 1": now - 8.0},
     )
     with world.store.writing() as session:

@@ -15,19 +15,14 @@ from migrator.model.later_kafka import LaterNode
 from state_machine.change.report import led_by_later_kafka
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, VoterSoftware
 from state_machine.clusters.observe import ControllerObservation, LaterLed, Observation, ZooKeeperObservation, summed_up
+from state_machine.facts.accepted import WaiverFact
+from state_machine.facts.guards import GuardFact
 from state_machine.later_seen import later_seen
 from state_machine.policy.gates import Evidence, standing
 from state_machine.policy.later import LaterObserved, dual_write_goes_on, later_findings, no_later_kafka
 from state_machine.policy.phases import ROAD, TRANSITIONS, Edge, Phase, Trigger
 from state_machine.policy.road_conditions import guards_are_proven
-from state_machine.policy.road_observations import (
-    FilesObserved,
-    GuardObserved,
-    RoadEvidence,
-    Roll,
-    VoterObserved,
-    WaiverObserved,
-)
+from state_machine.policy.road_observations import FilesObserved, RoadEvidence, Roll, VoterObserved
 from state_machine.policy.undo import is_irreversible, undo_of
 from state_machine.policy.way_back_gates import controllers_may_return
 from state_machine.road.roller import cluster_ready
@@ -222,21 +217,20 @@ def test_the_change_report_says_who_led_and_when_also_after_it_is_over() -> None
 
 
 @pytest.mark.parametrize(
-    ("state", "reason", "holds", "code"),
+    ("state", "reason", "holds", "named"),
     [
-        (Proof.PROVEN, "with kafka_2.13-3.9.2.jar", True, "Z2K-7040"),
-        (Proof.KAFKA_NOT_SEEN, "no jar of Kafka is seen", True, "Z2K-7040"),
-        (Proof.NOT_PROVEN, "the supervisor starts another command", True, "Z2K-7040"),  # waived below
+        (Proof.PROVEN, "with kafka_2.13-3.9.2.jar", True, ""),
+        (Proof.KAFKA_NOT_SEEN, "no jar of Kafka is seen", True, ""),
+        (Proof.NOT_PROVEN, "the supervisor starts another command", True, ""),  # waived below
         (Proof.NOT_PROVEN, "Z2K-7042 The guard does not start it", False, "Z2K-7042"),
     ],
 )
 def test_no_waiver_lifts_the_jars_of_a_kafka_without_zookeeper(
-    state: Proof, reason: str, holds: bool, code: str
+    state: Proof, reason: str, holds: bool, named: str
 ) -> None:
-    waiver = WaiverObserved("Z2K-7040", 3000, "no supervisor", "somebody", 1e10)
-    road = replace(
-        ROAD_EVIDENCE, files=FilesObserved(1.0), guards=(GuardObserved(3000, state, reason),), waivers=(waiver,)
-    )
+    waiver = WaiverFact("Z2K-7040", 3000, "no supervisor", "somebody", 1e10)
+    guard = GuardFact(3000, state, reason, code=named)
+    road = replace(ROAD_EVIDENCE, files=FilesObserved(1.0), guards=(guard,), waivers=(waiver,))
     (condition,) = guards_are_proven(road)
-    assert (condition.holds, condition.codes) == (holds, (code,))
+    assert (condition.holds, condition.codes) == (holds, (named or "Z2K-7040",))
     assert reason in condition.message

@@ -12,11 +12,12 @@ import pytest
 
 from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.fleet.properties_file import parse_properties
+from state_machine.facts.accepted import WaiverFact
 from state_machine.observations import findings
 from state_machine.policy.fleet_names import controllers_have_one_file
 from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_gates import may_replace_controllers
-from state_machine.policy.road_observations import FilesObserved, WaiverObserved, WayBack
+from state_machine.policy.road_observations import FilesObserved, WayBack
 from state_machine.policy.way_back_gates import controllers_may_return
 from state_machine.road.fleet import Fleets
 from state_machine.road.identity.controller_files import differing_files
@@ -92,7 +93,7 @@ def test_two_files_close_the_way_forward_and_the_way_back_from_stock() -> None:
 
 
 def test_a_waiver_opens_them_and_is_shown() -> None:
-    waiver = WaiverObserved("Z2K-7057", 3000, "its unit is removed", "ops", 2_000_000_000.0)
+    waiver = WaiverFact("Z2K-7057", 3000, "its unit is removed", "ops", 2_000_000_000.0)
     road = replace(road_of(evidence({"files": DIFFERING})), waivers=(waiver,))
     (found,) = controllers_have_one_file(road)
     assert found.holds

@@ -15,16 +15,11 @@ from api.views import migration_view, way_back_view
 from migrator.findings.finding import FindingError
 from state_machine.change.facts import read_facts
 from state_machine.change.report import change_report
+from state_machine.facts.guards import GuardFact
 from state_machine.operations import may_send_back
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.phases import Phase, Trigger, look_up
-from state_machine.policy.road_observations import (
-    GuardObserved,
-    RoadEvidence,
-    Roll,
-    VoterObserved,
-    WayBack,
-)
+from state_machine.policy.road_observations import RoadEvidence, Roll, VoterObserved, WayBack
 from state_machine.policy.undo import undo_of
 from state_machine.policy.way_back_gates import controllers_may_return, cost_of, ours_lead_again
 from state_machine.road import controllers_back
@@ -437,8 +432,8 @@ def test_the_gate_of_the_rollback_under_stock_opens_when_every_condition_is_true
         ({"features": ("kraft.version",)}, "no feature beside metadata.version is finalized"),
         ({"back": WayBack(not_kept=("controller 3001: x",))}, "the previous file of every node that goes back is kept"),
         ({"back": WayBack(lost=("group g1",))}, "somebody consented to what is lost"),
-        ({"guards": (GuardObserved(3001, "not read", "?"),)}, "the guard of controller 3001 is proven"),
-        ({"guards": (GuardObserved(3001, "proven", "it is", 500.0),)}, "the guard of controller 3001 is proven"),
+        ({"guards": (GuardFact(3001, "not read", "?"),)}, "the guard of controller 3001 is proven"),
+        ({"guards": (GuardFact(3001, "proven", "it is", 500.0),)}, "the guard of controller 3001 is proven"),
         ({"files": None}, "the guard of every controller is proven"),
     ],
 )  # fmt: skip

@@ -91,7 +91,7 @@ async def _adopted(world: World) -> None:
     waiting = await supervisor.keep_running(world.store.snapshot(world.id))
     assert waiting is not None
     assert [each.code for each in waiting.problems] == ["Z2K-4199"]
-    assert f"Controller {NODE} does not answer" in waiting.reason
+    assert f"Controller {NODE} does not answer" in waiting.text
     assert world.launcher.launched == []
     world.controller.start()
     await world.rounds(1)

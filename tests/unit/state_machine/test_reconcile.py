@@ -15,7 +15,8 @@ from migrator.findings.service import CONTROLLER_DOES_NOT_STAY
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.observations import WaitingReason, findings
+from state_machine.observations import findings
+from state_machine.policy.outcome import Outcome
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.store import find_migration
 from tests.unit.state_machine.fakes import OPEN, PASSED_CHECK, red_audit
@@ -190,7 +191,7 @@ def test_a_rehearsal_that_ends_while_a_round_goes_on_is_not_made_twice(world: Wo
         await world.reconciler.step(world.id)  # it is old: another one begins
         act = world.reconciler._acts.act
 
-        async def ends_first(*given: Any) -> WaitingReason:
+        async def ends_first(*given: Any) -> Outcome:
             await asyncio.gather(*(task for task, _ in world.inspections._running.values()))
             world.clock.pass_by(20)
             return await act(*given)

@@ -222,7 +222,7 @@ def test_it_is_neither_started_nor_stopped(tmp_path: Path) -> None:
         assert silent is not None
         assert unreached is not None
         said = [each.code for told in (silent, unreached, runs, unknown_still) for each in told.problems]
-        return [*said, (await supervisor.stop_all(seen(gone))).reason]
+        return [*said, (await supervisor.stop_all(seen(gone))).text]
 
     codes = ["Z2K-4199", "Z2K-4119", "Z2K-4116", "Z2K-4119"]
     assert asyncio.run(story()) == [*codes, "none of our controllers runs"]

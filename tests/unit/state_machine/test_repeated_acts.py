@@ -51,7 +51,7 @@ def test_a_connection_that_is_lost_in_an_act_leaves_no_broker_down(world: Unreli
 
     async def story() -> None:
         await world.to_rolling()
-        await world.until(whole)
+        await world.until(whole, seconds=3.0)
 
     asyncio.run(story())
     assert world.hosts.runs(0)
@@ -76,7 +76,7 @@ def test_a_lost_connection_before_the_stop_keeps_the_broker_running_and_the_roll
 
     async def story() -> None:
         await world.to_rolling()
-        await world.until(lambda: world.rolled, 600)
+        await world.until(lambda: world.rolled, seconds=2.0)
 
     asyncio.run(story())
 
@@ -86,7 +86,7 @@ def test_a_host_that_refuses_is_asked_three_times_and_then_a_person_decides(worl
 
     async def story() -> None:
         await world.to_rolling()
-        await world.until(lambda: world.step(0) == "FAILED")
+        await world.until(lambda: world.step(0) == "FAILED", seconds=3.0)
         await world.turn(3)
 
     asyncio.run(story())
@@ -101,7 +101,7 @@ def test_a_host_that_never_answers_fails_its_broker_when_the_time_of_a_node_is_o
 
     async def story() -> None:
         await world.to_rolling()
-        await world.until(lambda: world.step(0) == "FAILED", 600)
+        await world.until(lambda: world.step(0) == "FAILED", seconds=10.0)
 
     asyncio.run(story())
     assert world.journal[0].code == "Z2K-4201"

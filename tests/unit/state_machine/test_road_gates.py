@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from migrator.findings.road import (
@@ -16,6 +17,9 @@ from migrator.findings.road import (
     SOAK_WITHOUT_DISK,
 )
 from migrator.model.verdict import Verdict
+from state_machine.facts.accepted import Limits, WaiverFact
+from state_machine.facts.guards import GuardFact
+from state_machine.facts.nodes import AboutNode
 from state_machine.policy.audit_observations import AuditObservation, ScheduledAudits
 from state_machine.policy.freshness import FLOOR_S
 from state_machine.policy.gates import Evidence, Holder
@@ -29,16 +33,13 @@ from state_machine.policy.road_gates import (
 from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
-    GuardObserved,
     RestartChange,
     RestartsObserved,
     RoadEvidence,
-    RoadLimits,
     Roll,
     RollObserved,
     SoakObserved,
     VoterObserved,
-    WaiverObserved,
 )
 from state_machine.road.roller import cluster_ready
 
@@ -80,11 +81,11 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         "soak": SoakObserved(100.0, leaders=NODES, elections=2, snapshots=NODES, quiet_s=60.0),
         "approval": ApprovalObserved("bo", 60.0, fits=True),
         "asker": "ann",
-        "limits": RoadLimits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
+        "limits": Limits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
         "backed_up": 10.0,
         "restarts": RestartsObserved(5.0),
         "named": BROKERS,
-        "guards": tuple(GuardObserved(node, "proven", "the guard starts it") for node in NODES),
+        "guards": tuple(GuardFact(node, "proven", "the guard starts it") for node in NODES),
         **(road or {}),
     }
     audit = AuditObservation(7, "passed", 0, 30.0, "audit 7 by quick")
@@ -147,8 +148,11 @@ def test_partitions_that_stay_under_replicated_are_said_to_have_a_flaw_of_a_brok
         ({"dual_write_lag": 1}, "ZooKeeper has every committed change"),
         ({"dual_write_lag": None}, "ZooKeeper has every committed change"),
         ({"files": None}, "every file is as rendered"),
-        ({"files": FilesObserved(5.0, drifted=("broker 1: /etc/kafka.properties",))}, "every file is as rendered"),
-        ({"files": FilesObserved(5.0, not_read=("broker 1",))}, "every file is as rendered"),
+        (
+            {"files": FilesObserved(5.0, drifted=(AboutNode("broker", 1, "/etc/kafka.properties"),))},
+            "every file is as rendered",
+        ),
+        ({"files": FilesObserved(5.0, not_read=(AboutNode("broker", 1, "/etc/k"),))}, "every file is as rendered"),
         ({"files": FilesObserved(500.0)}, "every file is as rendered"),
         ({"soak": SoakObserved(89.0, elections=1, snapshots=NODES)}, "the soak lasted 90 s"),
         ({"soak": SoakObserved(100.0, elections=0, snapshots=NODES)}, "an election was held in the soak"),
@@ -174,7 +178,7 @@ def test_each_condition_alone_keeps_a_migration_from_its_end(road: dict[str, Any
 def test_a_single_operator_may_approve_what_he_asks_for_where_that_is_configured() -> None:
     road = {
         "approval": ApprovalObserved("ann", 60.0, fits=True),
-        "limits": RoadLimits(single_operator=True, soak_s=90.0),
+        "limits": Limits(single_operator=True, soak_s=90.0),
     }
     assert closed(finalize_evidence(evidence(road))) == []
 
@@ -211,20 +215,21 @@ def test_stock_does_not_follow_on_a_log_that_it_stumbles_on(replacing: Any) -> N
 @pytest.mark.parametrize("state", ["not proven", "not read"])
 def test_controllers_are_replaced_only_where_each_host_proves_its_guard(state: str) -> None:
     guards = (
-        GuardObserved(3000, "proven", "it is"),
-        GuardObserved(3001, state, "who knows"),
-        GuardObserved(3002, "proven", "it is"),
+        GuardFact(3000, "proven", "it is"),
+        GuardFact(3001, state, "who knows"),
+        GuardFact(3002, "proven", "it is"),
     )
     verdict = may_replace_controllers(evidence({"guards": guards}))
     assert closed(verdict) == ["the guard of controller 3001 is proven"]
     assert f"{state}: who knows" in verdict.failed[0].message
     assert codes(verdict) == {"Z2K-7040"}
-    waiver = WaiverObserved("Z2K-7040", 3001, "no supervisor starts it by itself", "ops", 2e9)
+    waiver = WaiverFact("Z2K-7040", 3001, "no supervisor starts it by itself", "ops", 2e9)
     waived = may_replace_controllers(evidence({"guards": guards, "waivers": (waiver,)}))
     assert closed(waived) == []
     said = next(each.message for each in waived.conditions if each.name == "the guard of controller 3001 is proven")
     assert "waived by ops until 2033-05-18T03:33:20Z (no supervisor starts it by itself)" in said
-    other = may_replace_controllers(evidence({"guards": guards, "waivers": (replace(waiver, node=3002),)}))
+    of_another = msgspec.structs.replace(waiver, node=3002)
+    other = may_replace_controllers(evidence({"guards": guards, "waivers": (of_another,)}))
     assert closed(other) == ["the guard of controller 3001 is proven"]
 
 
@@ -237,7 +242,7 @@ def test_a_guard_that_nobody_looked_at_is_no_guard(road: dict[str, Any]) -> None
     ("age_s", "limit_s", "is_closed"), [(119.0, 120.0, False), (120.0, 120.0, True), (150.0, 180.0, False)]
 )
 def test_a_guard_that_nobody_looked_at_lately_is_no_guard(age_s: float, limit_s: float, is_closed: bool) -> None:
-    guards = (GuardObserved(3000, "proven", "it is"), GuardObserved(3001, "proven", "it is", age_s))
+    guards = (GuardFact(3000, "proven", "it is"), GuardFact(3001, "proven", "it is", -age_s))
     road = {"guards": guards, "files": FilesObserved(10.0, limit_s=limit_s)}
     expected = ["the guard of controller 3001 is proven"] if is_closed else []
     assert closed(may_replace_controllers(evidence(road))) == expected
@@ -254,7 +259,7 @@ def test_the_end_is_reached_when_every_voter_has_the_record_and_no_file_names_zo
     assert closed(finalize_is_committed(evidence(final))) == []
     behind = {**final, "voters": voters(ready=False, behind_record=False)}
     assert closed(finalize_is_committed(evidence(behind))) == ["that record is on every voter"]
-    named = {**final, "files": FilesObserved(5.0, with_zookeeper=("broker 1: /etc/kafka.properties",))}
+    named = {**final, "files": FilesObserved(5.0, with_zookeeper=(AboutNode("broker", 1, "/etc/kafka.properties"),))}
     assert closed(finalize_is_committed(evidence(named))) == ["no file has a ZooKeeper key"]
 
 
@@ -269,21 +274,21 @@ def test_each_closed_condition_has_the_page_that_says_what_to_do() -> None:
 
 
 def test_a_file_that_nobody_can_read_is_waived_for_its_node_and_drift_never_is() -> None:
-    unread = FilesObserved(5.0, not_read=("broker 1: /etc/k.properties: its actuator cannot read files",))
+    unread = FilesObserved(5.0, not_read=(AboutNode("broker", 1, "/etc/k.properties: its actuator cannot read files"),))
     verdict = finalize_evidence(evidence({"files": unread}))
     assert codes(verdict) == {"Z2K-4209", "Z2K-4218"}
-    waiver = WaiverObserved("Z2K-4218", 1, "an appliance", "ops", 2e9)
+    waiver = WaiverFact("Z2K-4218", 1, "an appliance", "ops", 2e9)
     assert closed(finalize_evidence(evidence({"files": unread, "waivers": (waiver,)}))) == []
-    other = replace(waiver, node=2)
+    other = msgspec.structs.replace(waiver, node=2)
     assert closed(finalize_evidence(evidence({"files": unread, "waivers": (other,)}))) == ["every file is as rendered"]
-    drifted = FilesObserved(5.0, drifted=("broker 1: /etc/k.properties",))
+    drifted = FilesObserved(5.0, drifted=(AboutNode("broker", 1, "/etc/k.properties"),))
     for what in ("Z2K-4209", "Z2K-4218", "every file is as rendered"):
-        accepted = evidence({"files": drifted, "waivers": (replace(waiver, what=what),)})
+        accepted = evidence({"files": drifted, "waivers": (msgspec.structs.replace(waiver, what=what),)})
         assert closed(finalize_evidence(accepted)) == ["every file is as rendered"]
 
 
 def test_snapshots_that_cannot_be_listed_are_waived_by_name_and_only_there() -> None:
-    waiver = WaiverObserved("Z2K-4215", 3001, "its host lists nothing", "ops", 2e9)
+    waiver = WaiverFact("Z2K-4215", 3001, "its host lists nothing", "ops", 2e9)
     soak = SoakObserved(100.0, NODES, elections=1, snapshots=(3000, 3002), not_listed=(3001,))
     verdict = finalize_evidence(evidence({"soak": soak, "waivers": (waiver,)}))
     assert closed(verdict) == []
@@ -300,8 +305,8 @@ UNMEANT = "no change waits for a restart of a broker"
 LOST = RestartChange("Z2K-1058", 1, "topic t would begin at its local log")
 
 
-def a_waiver(what: str, node: int | None = None) -> WaiverObserved:
-    return WaiverObserved(what, node, "we looked", "ann", 2_000_000_000.0)
+def a_waiver(what: str, node: int | None = None) -> WaiverFact:
+    return WaiverFact(what, node, "we looked", "ann", 2_000_000_000.0)
 
 
 @pytest.mark.parametrize(

@@ -170,17 +170,18 @@ class Rolling(World):
         with self.store.writing() as session:
             session.get_one(Migration, self.id).phase = Phase.ROLLING_BROKERS
 
-    async def turn(self, count: int = 1) -> None:
-        """Rounds; acts on hosts come to their end between them."""
+    async def turn(self, count: int = 1, seconds: float = 1.0) -> None:
+        """Rounds; acts on hosts come to their end between them, and so much time passes."""
         for _ in range(count):
             self.register()
-            await self.rounds(1, seconds=1.0)
+            await self.rounds(1, seconds=seconds)
 
-    async def until(self, ready: Callable[[], bool], rounds: int = 300) -> None:
+    async def until(self, ready: Callable[[], bool], rounds: int = 300, seconds: float = 1.0) -> None:
+        """seconds: that pass in each round; more of them where a story waits for nothing but time."""
         for _ in range(rounds):
             if ready():
                 return
-            await self.turn()
+            await self.turn(seconds=seconds)
         raise AssertionError(f"{self.waiting}; {[(row.node_id, row.step, row.cause) for row in self.journal]}")
 
     @property
@@ -480,4 +481,4 @@ def test_a_file_that_somebody_changed_is_named_within_half_a_minute(world: Rolli
     asyncio.run(story())
     assert "Z2K-4209" in codes(world)
     document: dict[str, Any] = world.snapshot.documents["files"]
-    assert document["drifted"] == [f"broker 1: {world.hosts.file(1)}"]
+    assert document["drifted"] == [{"role": "broker", "node": 1, "said": str(world.hosts.file(1))}]

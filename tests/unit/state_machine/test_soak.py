@@ -48,7 +48,7 @@ class Soaking(World):
         await self.soak.note(snapshot)
         outcome = await self.soak.elect(self.snapshot, ready or self.ready)
         self.clock.pass_by(1.0)
-        return "" if outcome is None else outcome.reason
+        return "" if outcome is None else outcome.words
 
 
 @pytest.fixture

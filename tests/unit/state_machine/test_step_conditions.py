@@ -12,6 +12,7 @@ from migrator.control_api.states import State
 from migrator.fleet.actuator import ProcessState
 from migrator.fleet.roll import NodeNow, Reached, RollEntry, RollNow, RollStep, Wait, decide
 from migrator.model.verdict import Condition, Verdict
+from state_machine.facts.guards import GuardFact
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder
 from state_machine.policy.road_gates import (
     controllers_are_replaced,
@@ -20,13 +21,7 @@ from state_machine.policy.road_gates import (
     may_replace_controllers,
     may_roll_brokers,
 )
-from state_machine.policy.road_observations import (
-    CanaryObserved,
-    FilesObserved,
-    GuardObserved,
-    RestartsObserved,
-    Roll,
-)
+from state_machine.policy.road_observations import CanaryObserved, FilesObserved, RestartsObserved, Roll
 from state_machine.policy.step_conditions import LISTS, When, conditions_of
 from state_machine.road.journal import WAYS_BACK
 from state_machine.road.roller import around_of, cluster_ready
@@ -55,7 +50,7 @@ SPOILT: Final[dict[str, dict[str, Any]]] = {
     "/controller is held by this quorum": {"holder": Holder.ZOOKEEPER_BROKER},
     "every voter has what is committed": {"road": {"voters": voters(lag=3)}},
     "the guard of controller 3001 is proven": {
-        "road": {"guards": tuple(GuardObserved(each, "not proven" if each == 3001 else "proven", "") for each in NODES)}
+        "road": {"guards": tuple(GuardFact(each, "not proven" if each == 3001 else "proven", "") for each in NODES)}
     },
     "every registered broker is in KRaft mode": {"road": {"zookeeper": (2,), "kraft": (0, 1)}},
     "every broker is in /brokers/ids": {"road": {"zookeeper_ids": (0, 1)}},

@@ -11,8 +11,9 @@ import pytest
 from migrator.model.partition_figures import PartitionCounter
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogBroker, LogObservation
+from state_machine.facts.accepted import Limits, WaiverFact
 from state_machine.policy.phases import LED_BACK_FROM, Phase
-from state_machine.policy.road_observations import RoadEvidence, RoadLimits, VoterObserved, WaiverObserved, WayBack
+from state_machine.policy.road_observations import RoadEvidence, VoterObserved, WayBack
 from state_machine.policy.undo import readiness
 from state_machine.policy.way_back_gates import some_host_answers
 from state_machine.road.emergency.left_out import in_turn
@@ -32,12 +33,12 @@ from tests.unit.state_machine.test_road_gates import evidence
 
 
 def road(**changes: Any) -> RoadEvidence:
-    fields = {"fleet_problem": "", "log_problem": "", "leader": 3000, "limits": RoadLimits(settle_s=5.0), **changes}
+    fields = {"fleet_problem": "", "log_problem": "", "leader": 3000, "limits": Limits(settle_s=5.0), **changes}
     return RoadEvidence(**fields)
 
 
-def a_waiver(what: str, node: int | None) -> WaiverObserved:
-    return WaiverObserved(what, node, "we accept it", "Ada", 4e9)
+def a_waiver(what: str, node: int | None) -> WaiverFact:
+    return WaiverFact(what, node, "we accept it", "Ada", 4e9)
 
 
 def a_look(**changes: Any) -> LogObservation:

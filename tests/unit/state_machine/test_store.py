@@ -4,6 +4,7 @@ service.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -23,20 +24,22 @@ from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError
 from state_machine.clusters.observe import ControllerObservation, Observation
 from state_machine.database import HERE, make_engine, open_database
+from state_machine.facts.nodes import AboutNode
 from state_machine.observations import (
     ReportedFinding,
     RoundObservation,
-    WaitingReason,
     backups,
     findings,
     nodes,
     record_observation,
     record_outcome,
 )
+from state_machine.policy.outcome import Blocked, Waiting
+from state_machine.road.documents import FILES, FilesDocument
 from state_machine.service import open_service
 from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Store
-from state_machine.tables import Base
+from state_machine.tables import Base, Migration, ObservationRow
 from tests.support.statuses import a_status
 from tests.support.stores import a_store
 from tests.unit.state_machine.world import an_inventory
@@ -78,7 +81,7 @@ def test_a_database_of_a_later_release_is_refused(tmp_path: Path) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(FindingError, match=r"Z2K-4016 .*a later release wrote it \(schema 9999; .* up to 0003\)"):
+    with pytest.raises(FindingError, match=r"Z2K-4016 .*a later release wrote it \(schema 9999; .* up to 0004\)"):
         open_database(url)
     assert copies_of(tmp_path / "new.db") == []
 
@@ -113,10 +116,41 @@ def test_a_file_is_copied_before_its_schema_changes_and_the_copy_opens_as_it_was
         assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
         assert opened.execute("SELECT number FROM noted").fetchall() == [(7,)]
     with closing(sqlite3.connect(file)) as opened:
-        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
+        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0004",)]
     copy.replace(file)
     open_database(url).dispose()
     assert len(copies_of(file)) == 1, "put back and upgraded again: copied again"
+
+
+def test_what_an_earlier_release_kept_in_lines_is_kept_as_values(tmp_path: Path) -> None:
+    """Of schema 0003: the reason to wait, and the nodes of the last reading of all files."""
+    url = of_schema(tmp_path / "old.db", "0003")
+    files = {
+        "at": 5.0,
+        "problem": "Z2K-4207 No inventory file names the nodes.",
+        "drifted": ["controller 3001: /etc/controller.properties"],
+        "not_read": ["broker 1: /etc/kafka.properties: its host: refused"],
+        "guards": [{"node": 3000, "state": "not proven", "reason": "Z2K-7042 The jar is one without ZooKeeper."}],
+        "baseline": {"broker 1": "abc"},
+    }
+    engine = make_engine(url)
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO migration (id, name, inventory, created_at, created_by, phase, since, version, waiting) "
+                "VALUES (1, 'orders', '{}', 1.0, 'Ada', 'SOAK', 1.0, 1, 'blocked: it stands')"
+            )
+        )
+        row = {"document": json.dumps(files)}
+        connection.execute(text("INSERT INTO observation VALUES (1, 'files', 5.0, :document)"), row)
+    engine.dispose()
+    with closing(Store.open(url)) as opened, opened.reading() as session:
+        assert session.get_one(Migration, 1).outcome == "blocked"
+        found = msgspec.convert(session.get_one(ObservationRow, (1, FILES)).document, FilesDocument)
+    assert found.not_read == (AboutNode("broker", 1, "/etc/kafka.properties: its host: refused"),)
+    assert found.drifted == (AboutNode("controller", 3001, "/etc/controller.properties"),)
+    assert (found.code, found.guards[0].code, found.guards[0].read_at) == ("Z2K-4207", "Z2K-7042", 0.0)
+    assert found.baseline == files["baseline"]
 
 
 def test_a_new_database_is_not_copied(tmp_path: Path) -> None:
@@ -261,8 +295,8 @@ def test_a_finding_of_an_unknown_code_keeps_its_words(store: Store) -> None:
 
 
 def test_the_services_own_findings_close_with_the_outcome(store: Store) -> None:
-    record_outcome(store, 1, WaitingReason("blocked", (LOG_RETIRED.found(controller="broker 1"),)), at=10.0)
-    record_outcome(store, 1, WaitingReason("waiting"), at=11.0)
+    record_outcome(store, 1, Blocked("it is", (LOG_RETIRED.found(controller="broker 1"),)), at=10.0)
+    record_outcome(store, 1, Waiting("for something"), at=11.0)
     assert [row.open for row in findings(store, 1)] == [False]
 
 

@@ -12,8 +12,9 @@ import pytest
 from migrator.model.at_a_stop import MIN_ISR, MinIsr, TakenAtStop
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
 from migrator.model.values import Topic
+from state_machine.facts.accepted import WaiverFact
 from state_machine.policy.road_gates import may_join_brokers, may_roll_brokers
-from state_machine.policy.road_observations import WaiverObserved, WayBack
+from state_machine.policy.road_observations import WayBack
 from state_machine.policy.taken import KNOWN, OFFLINE, REFUSED, restarts_are_accepted, restarts_take
 from state_machine.policy.way_back_gates import brokers_may_return
 from state_machine.road.documents import FILES, FilesDocument, document
@@ -25,8 +26,8 @@ ONE = TakenAtStop(3, ("audit-0", "audit-1", "audit-2"), ((1, 2), (2, 1)))
 ALL = TakenAtStop(1, ("orders-0",), ((0, 1), (1, 1)))
 
 
-def a_waiver(what: str, node: int | None = None) -> WaiverObserved:
-    return WaiverObserved(what, node, "batch jobs wait", "Ada", 4e9)
+def a_waiver(what: str, node: int | None = None) -> WaiverFact:
+    return WaiverFact(what, node, "batch jobs wait", "Ada", 4e9)
 
 
 def counted(

@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from migrator.findings.finding import FindingError
-from state_machine.observations import WaitingReason, record_outcome
+from state_machine.observations import record_outcome
 from state_machine.policy.gates import Evidence
+from state_machine.policy.outcome import Waiting
 from state_machine.policy.phases import Phase, Trigger
 from state_machine.store import NewOperation, Store, find_migration, move_cursor
 from state_machine.tables import DriverCursor, Migration, PhaseEvent
@@ -158,9 +159,10 @@ def test_the_row_says_when_it_happened_and_when_it_was_written(store: Store) -> 
 
 
 def test_a_reason_to_wait_is_no_new_version(store: Store) -> None:
-    record_outcome(store, 1, WaitingReason("waiting: brokers [2]"), at=NOW)
+    record_outcome(store, 1, Waiting("brokers [2]"), at=NOW)
     assert store.snapshot(1).migration.version == 1
-    assert store.snapshot(1).migration.waiting == "waiting: brokers [2]"
+    row = store.snapshot(1).migration
+    assert (row.waiting, row.outcome) == ("waiting: brokers [2]", "waiting")
 
 
 def test_the_cursor_of_a_run_only_knows_the_last_entry(store: Store) -> None:

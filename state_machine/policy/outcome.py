@@ -1,0 +1,77 @@
+"""What a round of one migration came to: a value that is decided by, with a text that is only shown.
+
+In:   nothing. Out: `Outcome`, one of five kinds, each with its text and the service's own findings behind it.
+Rules: nobody reads a text to decide. `words` is made last, for the row, the page and the command.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from migrator.findings.finding import Occurrence
+
+
+class OutcomeKind(StrEnum):
+    """As it is stored, and as the API names it."""
+
+    WAITING = "waiting"
+    BLOCKED = "blocked"
+    READY = "ready"
+    DONE = "done"
+    MOVING = "moving"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """text: a sentence without its kind."""
+
+    text: str
+    problems: tuple[Occurrence, ...] = ()
+    kind: ClassVar[OutcomeKind]
+
+    @property
+    def words(self) -> str:
+        """As people read it: the kind, then the text."""
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Outcome):
+    """It goes on by itself as soon as what the text names holds."""
+
+    kind: ClassVar[OutcomeKind] = OutcomeKind.WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Outcome):
+    """A person has to set it going again."""
+
+    kind: ClassVar[OutcomeKind] = OutcomeKind.BLOCKED
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Outcome):
+    """A person may take the next step."""
+
+    kind: ClassVar[OutcomeKind] = OutcomeKind.READY
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Outcome):
+    """What the phase does by itself is done."""
+
+    kind: ClassVar[OutcomeKind] = OutcomeKind.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Moving(Outcome):
+    """Something goes on, and the text names it: what the driver does, which phase begins."""
+
+    kind: ClassVar[OutcomeKind] = OutcomeKind.MOVING
+
+    @property
+    def words(self) -> str:
+        """The text alone: it says what moves."""
+        return self.text
