@@ -124,7 +124,7 @@ class Client:
     def step(
         self, word: str, migration: int | None, body: dict[str, Any], *, dry_run: bool, wait_s: float | None
     ) -> int:
-        """advance, abort, rollback, hold or resume; waits for the outcome. wait_s: None: only until it is recorded.
+        """advance, abort, rollback, pause or resume; waits for the outcome. wait_s: None: only until it is recorded.
 
         0 done, 1 it ended elsewhere, 4 refused, 5 not done yet.
         """

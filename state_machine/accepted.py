@@ -1,11 +1,11 @@
-"""Operations that only a driver can carry out: hand them over, see what becomes of them, take them back.
+"""Operations that only a driver can carry out: deliver them, see what becomes of them, take them back.
 
 In:   an operation with a fresh snapshot; a controller's status, which names what its driver keeps and has not begun.
 Out:  the driver asked; an operation that ends as withdrawn; or the finding that ends it as refused.
 Elsewhere: which operation asks what (phases.py), that one has begun (driver_history.py, from the driver's history).
-Rules: an operation is meant for the run of the controller that was asked, and never handed on to another. A takeover is
-handed over within TAKEOVER_KEPT_S of being asked for, on a gate that holds at that moment; its driver waits at its own
-gate for as long again, unless the operation is taken back before. An undo is handed over to
+Rules: an operation is meant for the run of the controller that was asked, and never delivered to another. A takeover is
+delivered within TAKEOVER_KEPT_S of being asked for, on a gate that holds at that moment; its driver waits at its own
+gate for as long again, unless the operation is taken back before. An undo is delivered to
 its run for as long as that does not answer.
 """
 
@@ -42,7 +42,7 @@ DRIVER_OPERATIONS: Final[Mapping[Trigger, DriverOperation]] = {
 
 
 class AcceptedOperations:
-    """What this life of the service knows to have been delivered is not handed over again."""
+    """Delivers operations to drivers; each only once in this life of the service."""
 
     def __init__(
         self, store: Store, control: ControlClient, inspections: Inspections, clock: Callable[[], float]

@@ -206,7 +206,7 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 def _prepare_postgresql(connection: Any, _record: Any) -> None:
     """Text with the character NUL, which PostgreSQL cannot keep, is kept with a mark in its place: names of znodes and
-    words of strangers may have it. Raises UnfitSchema.
+    texts of other programs may have it. Raises UnfitSchema.
     """
     from psycopg.types.string import StrDumper
 

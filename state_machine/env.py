@@ -1,4 +1,4 @@
-"""Alembic's entry: run the steps in `versions/` on the connection that database.py hands over.
+"""Alembic's entry: run the steps in `versions/` on the connection that database.py gives.
 
 By hand, for a new step: `alembic --config state_machine/alembic.ini revision --autogenerate -m "what it does"`.
 """

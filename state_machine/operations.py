@@ -236,7 +236,7 @@ class Operations:
         await self._store.away(taken, self._store, snapshot.id, step)
 
     async def _what_goes_on(self, snapshot: Snapshot, operation: Operation) -> str:
-        """A hold keeps steps from beginning: one that a driver was asked for is taken back, one that began goes on."""
+        """A pause keeps steps from beginning: one that a driver was asked for is cancelled, one that began goes on."""
         if PHASES[snapshot.phase].without_controller:
             return BEGUN
         advance = next(

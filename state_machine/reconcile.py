@@ -1,8 +1,8 @@
-"""The loop: look at every migration, write down what happened, do what was wished, do what the phase wants.
+"""The loop: observe every migration, write down what happened, carry out operations, do what the phase needs.
 
 In:   the store, an observer, and what acts; a call of `wake` from any thread when an operation was recorded.
-Out:  rows. What the cluster says beats what the rows say: every round begins by looking.
-Elsewhere: looking (observe.py), rows from a driver's history (driver_history.py), operations (operations.py), acts
+Out:  rows. What the cluster says beats what the rows say: every round begins with an observation.
+Elsewhere: observing (observe.py), rows from a driver's history (driver_history.py), operations (operations.py), acts
 (acts.py).
 Rules: each migration has a task of its own, and one round at a time. Whatever goes wrong in a round becomes the named
 reason why this migration waits; it ends neither its task nor any other one.

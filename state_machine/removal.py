@@ -92,7 +92,7 @@ def why_it_stays(
 
 
 def _claimed(phase: str, events: list[PhaseEvent]) -> str | None:
-    """Whether it ever came to a claim that was not given back."""
+    """Why a claim of this migration may stand: it came to one, and was not rolled back. None: there is none."""
     if is_over(phase):
         return None
     reached = next((each.to_phase for each in events if each.to_phase not in UNCLAIMED), None)

@@ -1,8 +1,8 @@
-"""The parts of this room, put together for one process of the service.
+"""The parts of this package, put together for one process of the service.
 
 In:   `ServiceSettings`.
 Out:  `Service`: the store, the loop, and how to close them in order.
-Elsewhere: who serves HTTP beside it (api.commands.service), every part (this room).
+Elsewhere: who serves HTTP beside it (api.commands.service), every part (this package).
 Rule: one service per directory and per database; the locks are the kernel's and the database server's, so they are free
 again after any kind of end.
 """

@@ -1,6 +1,6 @@
 """Reading and writing the service's rows: migrations and the operations of people.
 
-In:   values of this room.
+In:   values of this package.
 Out:  rows (detached, to be read only) and `Snapshot`: everything that is known of one migration at one moment.
 Elsewhere: changing the phase (transition.py alone does), looks (observations.py), audits (audit_rows.py).
 Rule: every method is one transaction. All of them block; the loop calls them by `away`.

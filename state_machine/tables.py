@@ -1,4 +1,4 @@
-"""The rows that the service keeps: what was wished, what happened, what was seen.
+"""The rows that the service keeps: operations, what happened, what was observed.
 
 In:   nothing. Out: one class per table; times are wall times in seconds, documents are JSON.
 Elsewhere: reading and writing them (store.py, transition.py), the steps that make them (`versions/`).

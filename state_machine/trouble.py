@@ -30,7 +30,7 @@ from state_machine.database_claim import ClaimLost
 log = structlog.get_logger()
 
 StoreError = SQLAlchemyError
-"""What the store raises beside findings, for rooms that know no SQLAlchemy."""
+"""What the store raises beside findings, for packages that know no SQLAlchemy."""
 _OF_THE_DATABASE: Final = (ClaimLost, InterfaceError, InternalError, OperationalError, TimeoutError)
 """A damaged SQLite file is a DatabaseError without a kind."""
 SAY_AGAIN_S: Final = 60.0

@@ -3,7 +3,7 @@
 In:   facts of one key from ZooKeeper and from the log (None: that side does not have it).
 Out:  counts per family, and every difference with its field and both values.
 Elsewhere: where the facts come from (normalise.py), the second look at what differs (quick.py, job.py).
-Rules: "not read" is never green; every expected difference has a named rule; keys are never cut off; values of
+Rules: "not read" never passes; every expected difference has a named rule; keys are never cut off; values of
 keys that are not known to be harmless leave as keyed hashes (fingerprints.py).
 """
 
@@ -71,7 +71,7 @@ EVERY_FAMILY: Final = "every family"
 
 
 class DifferenceKind(StrEnum):
-    """In what way a field, or a whole key, differs."""
+    """The way in which a field, or a whole key, differs."""
 
     CHANGED = "changed"
     MISSING_IN_ZOOKEEPER = "missing in zookeeper"
@@ -169,7 +169,7 @@ class ExpectedDifferences:
 
     def excuses(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int) -> bool:
         """Whether ZooKeeper alone moved on: the key was written, or deleted, after the rehearsal was read, and the log
-        says what was read. zookeeper, log: sealed, in families that hold secrets.
+        says what was read. zookeeper, log: families that hold secrets have secret fingerprints in their place.
         """
         unmoved = zookeeper is not None and mzxid <= self.copied_zxid
         if self.copied_zxid == NOT_A_COPY or unmoved or not self.read:
@@ -196,7 +196,7 @@ class ExpectedDifferences:
         if each.family == TOPIC_CONFIGS and each.kind == DifferenceKind.MISSING_IN_LOG and each.key not in self.topics:
             return "configuration without a topic"
         if each.family == ORDERS and (self.producer_id_margin or self.copied_zxid != NOT_A_COPY):
-            return "an order for the controller of ZooKeeper, which rules until the takeover"
+            return "an order for the controller of ZooKeeper, which is the active one until the takeover"
         if self.in_dual_write and _version_lags(each):
             return VERSION_LAGS
         if self.in_dual_write and not self.ours_leads and _version_runs_ahead(each):
@@ -423,7 +423,7 @@ def within_bytes(found: list[Difference]) -> list[Difference]:
 
 
 def left_off(**counts: int) -> dict[str, int]:
-    """By key of the report; a list that is whole is not named."""
+    """The counts that are not 0, by key of the report: a list that is whole is not named."""
     return {name: count for name, count in counts.items() if count}
 
 

@@ -6,7 +6,8 @@ Elsewhere: the copy, whose reader shares no code with these facts (node.tools.re
 (compare.py).
 Without it a topic that was copied wrongly and whose znodes were written again since, with the very same bytes, would
 pass: "ZooKeeper changed it afterwards".
-Form: 32 bytes of a key for sealed values, then pairs of 8 bytes, sorted: a hash of family and key, and of the facts.
+Form: 32 bytes of the key of the secret fingerprints, then pairs of 8 bytes, sorted: a hash of family and key, and of
+the facts.
 """
 
 from __future__ import annotations
@@ -173,8 +174,8 @@ class KeptFacts:
         self.fingerprints = SecretFingerprints(self._data[:KEY_BYTES])
 
     def says(self, family: str, key: str, log: Facts | None) -> bool:
-        """Whether these are the facts that were read. log: as the log tells them, sealed with `seal`; None: no such
-        key, which is right where nothing was read under it.
+        """Whether these are the facts that were read. log: as the log has them, with secret fingerprints of
+        `fingerprints`; None: the log has no such key, which is right where nothing was read under it.
         """
         place = _place(family, key)
         nth = bisect_left(range(self._count), place, key=self._place_at)
@@ -191,7 +192,7 @@ class KeptFacts:
 
 
 def kept_facts(path: str) -> KeptFacts:
-    """Once for each file: an audit's tasks ask it for every key that differs. A file made again is another one."""
+    """Open a kept reading once: an audit asks it for every key that differs. A file made again is another one."""
     try:
         state = os.stat(path)
     except OSError as error:

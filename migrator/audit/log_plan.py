@@ -117,7 +117,7 @@ def splits_behind(before: LogPlan, now: LogPlan) -> list[LogSplit] | None:
 
 
 def begins_at(plan: LogPlan) -> int:
-    """Of the log's snapshot, the last offset that it stands for; -1 of a log that has all its records."""
+    """The last offset that the log's snapshot stands for; -1 for a log that has all its records."""
     return plan.splits[0].snapshot_offset if plan.splits else -1
 
 

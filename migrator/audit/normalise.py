@@ -234,7 +234,7 @@ class LogFacts:
         return dict(self._configs.get((RESOURCES[family], name), {})) or None
 
     def configs(self, family: str) -> Mapping[str, Facts]:
-        """By topic name or broker id ("" is all brokers); resources without values are left out."""
+        """The configuration of each topic or broker ("" is all brokers); resources without values are left out."""
         wanted = RESOURCES[family]
         return {name: dict(values) for (kind, name), values in self._configs.items() if kind == wanted and values}
 

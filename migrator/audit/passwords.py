@@ -66,7 +66,7 @@ _BLOCKS: Final = {
 
 
 class EncoderSecrets(Protocol):
-    """As much of a file's `password.encoder.*` as decoding takes: a text says the rest itself."""
+    """What decoding takes of a file's `password.encoder.*`: a text says the rest itself."""
 
     @property
     def secret(self) -> str: ...

@@ -239,7 +239,7 @@ class SecondPass:
         return self.whole | {subject_of_key(key) for key in self.keys}
 
     def takes(self, family: str, key: str, *, equal: bool) -> bool:
-        """Of a key that was compared: whether it is left to the second pass."""
+        """Whether the second pass looks at a compared key again: it differs, or its whole subject is read again."""
         place = family, key
         if subject_of_key(place) in self.whole:
             return True

@@ -26,7 +26,7 @@ ZNODE_SUBJECT: Final = "znode "
 """Before the path of a znode of quotas, credentials, ACLs or a token."""
 
 HOLD_SECRETS: Final = frozenset({*RESOURCES, SCRAM, TOKENS})
-"""Families whose facts are sealed before anybody sees them."""
+"""Families whose facts hold secret fingerprints, and no secrets, outside of the reader."""
 
 UNKNOWN_TOPIC_SUBJECT: Final = "unknown topic/"
 """For records about an id that no TopicRecord gave: they are folded too, and stop there with a finding."""

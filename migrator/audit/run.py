@@ -1,7 +1,7 @@
 """Run one audit with the engine that was asked for.
 
 In:   where ZooKeeper is, where the log is, which engine, where to keep the inputs.
-Out:  an `AuditReport`, always: what could not be read is named in it, and it is not green (exit code 2).
+Out:  an `AuditReport`, always: what could not be read is named in it, and the audit did not pass (exit code 2).
 Elsewhere: the engines (quick.py, job.py).
 """
 

@@ -46,7 +46,7 @@ class JudgedKey(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What the log says of a key that it changed behind M0. Facts are sealed in families that hold secrets.
+    """What the log says of a key that it changed behind M0. Facts have secret fingerprints in place of secrets.
 
     states: at the offsets from M0 to M1, the newest last; one at least.  newest: at the log's end.
     newer:  changes behind M1.  offset: of the last change.
@@ -74,7 +74,7 @@ def moved_key(states: list[KeyState], high: int) -> Moved:
 def moved_keys(
     log: LogStates, keys: Iterable[Key], high: int, fingerprints: SecretFingerprints | None = None
 ) -> dict[Key, Moved]:
-    """Of keys that changed. seal: for facts that are not sealed yet."""
+    """What the log says of each key that changed. fingerprints: for facts that still hold secrets; None: for others."""
     return {key: _fingerprinted(key, moved_key(log.of(key), high), fingerprints) for key in keys}
 
 

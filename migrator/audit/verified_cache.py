@@ -216,7 +216,7 @@ class _Seen:
 
 
 def digest(znodes: Iterable[Znode | None]) -> bytes:
-    """Of content and data versions, in this order."""
+    """Hash the data versions and contents of znodes in the order in which they come."""
     parts: list[bytes] = []
     for znode in znodes:
         if znode is None:

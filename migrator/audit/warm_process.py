@@ -71,7 +71,10 @@ class Pipe:
 def answer_audits(
     pipe: Pipe, run: Callable[[list[str]], tuple[int, str]], *, idle_s: float, between: Callable[[], None]
 ) -> None:
-    """Until nothing is asked for `idle_s`. run: exit code and output of a command. between: behind each answer."""
+    """Answer requests for audits until none came for `idle_s`.
+
+    run: returns exit code and output of a command. between: called behind each answer.
+    """
     with suppress(queue.Empty):
         while True:
             request = msgspec.json.decode(pipe.requests.get(timeout=idle_s), type=AuditRequest)

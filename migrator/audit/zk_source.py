@@ -74,7 +74,7 @@ class TopicRows(NamedTuple):
 
 
 def topic_rows(session: ZnodeReader, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[TopicRows]:
-    """In the order of `names`; a topic that does not exist (any more) is left out."""
+    """Read topics in the order of `names`; one that does not exist (any more) is left out."""
     remaining = iter(names)
     while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
         yield from _chunk_of_topics(session, chunk, limits)

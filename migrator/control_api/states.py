@@ -11,7 +11,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """Of one driver; a follower's driver is IDLE whatever the cluster is in."""
+    """The state of one driver; a follower's driver is IDLE whatever the cluster is in."""
 
     IDLE = "IDLE"
     WAIT_QUORUM = "WAIT_QUORUM"

@@ -71,7 +71,7 @@ class Contacts:
         return self._contacts.get(broker)
 
     def kept(self, broker: int) -> Contact | None:
-        """As it is now, for `put_back`."""
+        """The broker's contact as it is now, for `put_back`."""
         contact = self._contacts.get(broker)
         return None if contact is None else replace(contact)
 

@@ -129,7 +129,7 @@ def register_broker_version(level: int) -> int:
 
 
 def partition_version(level: int) -> int:
-    """Of PartitionRecord and PartitionChangeRecord: directories come with 3.7-IV2."""
+    """The version of PartitionRecord and PartitionChangeRecord: directories come with 3.7-IV2."""
     return 1 if level >= levels.DIRECTORIES else 0
 
 
@@ -138,5 +138,5 @@ CHANGE_OF_DIRECTORIES = 2
 
 
 def registration_change_version(level: int) -> int:
-    """Of a change that says `in_controlled_shutdown`; the version with directories is for changes of these."""
+    """The version of a change that says `in_controlled_shutdown`; that with directories is for changes of these."""
     return 1 if level >= 7 else 0

@@ -21,7 +21,7 @@ from migrator.wire.schema import Message
 
 
 def why_ineligible(draft: Draft, record: Message) -> str | None:
-    """For instance "broker 1 leads and is not in sync". draft: as it is before the record."""
+    """Why the record is ineligible, such as "broker 1 leads and is not in sync". draft: as it is before the record."""
     if not isinstance(record, PartitionRecord | PartitionChangeRecord):
         return None
     if draft.migration is MigrationState.PRE_MIGRATION:

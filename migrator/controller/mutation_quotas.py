@@ -60,7 +60,7 @@ class MutationBuckets:
         self._buckets.clear()
 
     def bucket(self, key: Key, rate: float, now_ms: int) -> Bucket:
-        """As it is now, refilled; another rate counts from now on."""
+        """The bucket of a key, refilled up to now; another rate counts from now on."""
         bucket = self._buckets.get(key)
         if bucket is None:
             self._forget_full(now_ms)

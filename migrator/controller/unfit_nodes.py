@@ -28,7 +28,7 @@ UNDER_WAY: Final = (MigrationState.NONE, MigrationState.PRE_MIGRATION, Migration
 
 
 def unfit_voters(image: Image, releases: Mapping[int, str], others: frozenset[int]) -> frozenset[int]:
-    """Of the other voters, those that would end the migration as leader. releases: of those that fetched lately."""
+    """The other voters that would end the migration as leader. releases: of those that fetched lately."""
     if image.migration not in UNDER_WAY:
         return frozenset()
     return frozenset(_why_unfit(image, releases)) & others

@@ -27,8 +27,9 @@ VoterChangeResponse = AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaf
 
 @dataclass(frozen=True, slots=True)
 class QuorumStanding:
-    """Of this node. leader: -1 unknown; address: host and port of the leader on the listener that was asked.
+    """What this node knows of its quorum.
 
+    leader: -1 unknown. address: host and port of the leader on the listener that was asked.
     listener: the voters' own, by its name. knows_committed: a leader knows what is committed in its epoch.
     """
 

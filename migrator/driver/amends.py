@@ -6,9 +6,9 @@ Elsewhere: reading (node.zookeeper.tree_reader), sending and reading again (node
 that are left then (mirror.py), what stops a copy instead (gate.py).
 Rules, by name:
   the log's topic    the znode of a topic that the log has is rewritten; also when it has a partition too many
-  a stranger         a topic, a name or a configuration that the log cannot have is removed, with all below it; so is
+  only in ZooKeeper  a topic, a name or a configuration that the log cannot have is removed, with all below it; so is
                      configuration of a broker whose name is no id, also an empty one
-  one id, one topic  a topic with an id that the log has under another name is a stranger; so are two with one id
+  one id, one topic  a topic with an id that the log has under another name is only in ZooKeeper; so are two with one id
   the log's value    a znode that cannot be read, and of which the log has a value, is overwritten by the difference
   no value           one of which the log has none is emptied, or removed where nothing lies below it
   too large          what no server takes in one request stays as it is
@@ -120,7 +120,7 @@ class _Amending:
         """A missing one of the log's is made with its parents (tree.missing_states)."""
         topic = self._by_name(name)
         if topic is None:
-            return  # a stranger as a whole: the difference deletes it
+            return  # the whole topic is only in ZooKeeper: the difference deletes it
         partition: Partition | None = topic.partition(number)
         if partition is None:
             self.made.rewrite[paths.topic(name)] = topic_data(topic)

@@ -99,7 +99,7 @@ class BrokerUpdates:
         return not self._held or waiting.may_have < self._held[0].until
 
     def welcome(self, brokers: Collection[int]) -> FullSendPlan:
-        """From here on they get what changes like everybody else: behind this full send, or after `withhold` not."""
+        """Plan the full send of brokers that wait. From here on they get each change behind it, until `withhold`."""
         admitted = {broker: waiting.epoch for broker, waiting in self._waiting.items() if broker in brokers}
         for broker in admitted:
             del self._waiting[broker]

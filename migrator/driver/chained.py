@@ -25,7 +25,7 @@ BYTES_MAX: Final = 700_000
 
 
 def bytes_max(jute_maxbuffer: int) -> int:
-    """Of a multi, for servers with that limit of a request."""
+    """The largest multi for servers that take requests of up to `jute_maxbuffer` bytes."""
     return min(BYTES_MAX, jute_maxbuffer - HEADROOM_BYTES)
 
 

@@ -223,7 +223,7 @@ def plan_raise(displaced: Claim) -> tuple[Multi, Claim]:
 
 
 def recognise(observed: ClaimObservation, planned: Claim) -> bool:
-    """After a lost answer: is the claim that we planned the one that stands? (K-01)"""
+    """Whether the claim that stands is the one that we planned: asked when the answer was lost (K-01)."""
     return (
         observed.epoch == planned.zk_epoch
         and observed.epoch_version == planned.epoch_version
@@ -257,7 +257,7 @@ def stands_alone(observed: ClaimObservation, claim: Claim | None) -> bool:
 
 
 def plan_persist(claim: Claim, at: Position, now_ms: int) -> tuple[Multi, Claim]:
-    """After the commit, before any broker hears of us: note the offset, and make the claim outlive our session."""
+    """Note the offset of the commit and make the claim outlive our session, before any broker hears of us."""
     operations: list[Operation] = [
         Check(paths.CONTROLLER_EPOCH, claim.epoch_version),
         SetData(paths.MIGRATION, _migration(claim, at), claim.migration_version),
@@ -282,7 +282,7 @@ def plan_abort(claim: Claim) -> Multi:
 
 
 def plan_fence(observed: ClaimObservation) -> Multi:
-    """After an abort with no claim to end: an earlier leader's first claim may still be on its way.
+    """Refuse an earlier leader's first claim that may still be on its way, after an abort that found no claim to end.
 
     That claim names the version of `/migration` (or creates it); with this it is refused whenever it arrives, and the
     ZooKeeper controller is not disturbed, as it would be by a touch of `/controller_epoch`.

@@ -35,7 +35,7 @@ from migrator.zk.znodes import INT32_MAX, MigrationZnode, migration_data
 
 
 class Brokers(Enum):
-    """In which mode the registered brokers are, fenced ones too. With none registered: as in ZooKeeper mode."""
+    """The mode of the registered brokers, fenced ones too. With none registered it is ZOOKEEPER."""
 
     ZOOKEEPER = "all in ZooKeeper mode"
     HYBRID = "some in KRaft mode"
@@ -127,7 +127,7 @@ class ClaimedBefore:
 
 
 def claimed_before(text: str | None) -> ClaimedBefore | None:
-    """From the text of `Mark.CLAIM`; None for one that cannot be read."""
+    """The claim that a text of `Mark.CLAIM` names; None for a text that cannot be read."""
     words = (text or "").split()
     if len(words) != 2 or not all(word.lstrip("-").isdecimal() for word in words):
         return None
@@ -155,7 +155,7 @@ class Known:
 
     @property
     def zk_epoch(self) -> int | None:
-        """Of the newest claim of this quorum."""
+        """The epoch in ZooKeeper of this quorum's newest claim; None before its first."""
         if self.claim is not None:
             return self.claim.zk_epoch
         return None if self.before is None else self.before.zk_epoch
@@ -180,6 +180,7 @@ def judge(observed: ClaimObservation, known: Known, brokers: Brokers, *, of_this
     """of_this_cluster: whether `/cluster/id` is that of this log; it matters only before the claim is made again."""
     found = what_stands(observed, known) if of_this_cluster else Stands.TREE_GONE
     answer = TABLE[found, known.leads][tuple(Brokers).index(brokers)]
+    # A broker may have been elected and gone meanwhile; only the epoch and its version tell.
     if answer is Answer.PROVE:
         answer = Answer.CLAIM_AGAIN if nobody_was_elected(observed, known) else Answer.FENCE
     if answer is Answer.CLAIM_AGAIN and observed.epoch >= INT32_MAX:  # no later epoch can be claimed
@@ -202,6 +203,7 @@ def what_stands(observed: ClaimObservation, known: Known) -> Stands:
     if held.kraft_epoch <= 0:
         is_higher = known.zk_epoch is None or observed.epoch > known.zk_epoch
         return Stands.ZOOKEEPER_BROKER if is_higher else Stands.EARLIER_BROKER
+    # KRaft's, and no node of ours: two quorums must never write to one tree.
     if held.brokerid not in known.voters:
         return Stands.FOREIGN_QUORUM
     if claim is None:
@@ -225,6 +227,7 @@ def _beside_a_voter(observed: ClaimObservation, known: Known) -> Stands:
         return Stands.ANOTHER_MIGRATION if is_higher else Stands.MIGRATION_GONE
     if claim is not None:
         return Stands.EPOCH_MOVED if observed.epoch_version != claim.epoch_version else Stands.EARLIER_VOTER
+    # Whoever wrote that had records that this log lacks: it is an old copy, or lost its disk.
     if mirrored(migration) > known.at:
         return Stands.LOG_BEHIND
     is_lower = known.before is not None and observed.epoch < known.before.zk_epoch

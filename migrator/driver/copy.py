@@ -1,4 +1,4 @@
-"""From the tree to metadata records: what a takeover appends.
+"""The copy: the tree as metadata records, which a takeover appends.
 
 In:   a `Tree`, and the copy before this one (so that only topics that moved are encoded again).
 Out:  encoded records in log order, and the image that they make.

@@ -50,7 +50,7 @@ class _Commits:
 
 @dataclass(slots=True)
 class Divergence:
-    """Of one leadership. Times are of one monotonic clock.
+    """How far ZooKeeper is behind in one leadership. Times are of one monotonic clock.
 
     records:     how many ZooKeeper lacks.
     behind_ms:   how long it has lacked the oldest of them.

@@ -250,10 +250,10 @@ def can_register(image: Image) -> bool:
 
 
 def voters_enabled(image: Image, asked: Mapping[int, bool]) -> Mapping[int, bool]:
-    """By voter that is known, whether it has the migration enabled.
+    """Each voter that is known, and whether it has the migration enabled.
 
-    As it registered; where no voter can register, as it answered. (Stock asks no voter then, and would copy beside a
-    voter that finalizes.)
+    Its registration says so, or its answer where no voter can register. (Stock asks no voter then, and would copy
+    beside a voter that finalizes.)
     """
     if not can_register(image):
         return asked

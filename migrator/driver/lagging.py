@@ -54,7 +54,7 @@ class Lagging:
         return 0 if of_topic is None else of_topic.get(partition, 0)
 
     def noted(self, topic_id: bytes, partition: int, left: int) -> Lagging:
-        """With so many writes left of this partition; 0 when its version is right."""
+        """The same with `left` writes to go for this partition; 0 when its version is right."""
         before = self.left(topic_id, partition)
         if left == before:
             return self

@@ -112,7 +112,7 @@ def plan(
     created_names = {topic.name for topic in created}
 
     def stays(key: ConfigKey) -> bool:
-        """In ZooKeeper as it is: passwords are neither published nor taken from a broker."""
+        """Whether it stays in ZooKeeper as it is: passwords are neither published nor taken from a broker."""
         by_name = key.type == ConfigType.BROKER and key.name in shape.unreadable
         return by_name or (passwords is None and _holds_passwords(delta, key))
 
@@ -134,6 +134,7 @@ def plan(
     jobs += [Job("token", each, each, partial(writer.write_token, each, after)) for each in sorted(delta.tokens)]
     groups, unmirrored = attempted(writer.attempt, jobs)
     groups = [group for group in groups if group]
+    # No multi, not even for the position: NoOps come every half second and would each be a write to ZooKeeper.
     if not groups:
         return MirrorPlan((), claim, shape.configs, 0, unmirrored, writer.lagging)
     multis, after_claim = chained(pack(groups, bytes_max(shape.jute_maxbuffer)), claim, at)
@@ -300,6 +301,7 @@ class _Writer:
         return [Delete(each) for each in _deepest_first(read) if each == path or each.startswith(f"{path}/")]
 
     def change_topic(self, before: Topic, after: Topic) -> list[Operation]:
+        # Some of it is missing in ZooKeeper: a change would be written onto znodes that are not there.
         if after.id in self._unmirrored:
             raise TOPIC_NOT_WHOLE.error(topic=after.name)
         operations: list[Operation] = []

@@ -22,7 +22,7 @@ SETTLED_MS: Final = 15_000
 
 
 class NotFollowing:
-    """Since when each of them has been one. Milliseconds of any clock."""
+    """Finds brokers that stay in ZooKeeper and do not follow this quorum. Times are milliseconds of any clock."""
 
     def __init__(self) -> None:
         self._since: dict[int, int] = {}

@@ -23,7 +23,7 @@ NAMED_MAX: Final = 20
 
 
 def only_kraft(keys: Iterable[ConfigKey], named_max: int | None = NAMED_MAX) -> tuple[str, ...]:
-    """In words and in order: the first ones, and how many more there are. named_max: None: all are named."""
+    """Name the keys that have no znode, in order, and say how many more there are. named_max: None: all are named."""
     odd = sorted(key for key in keys if key.type in WITHOUT_ZNODE)
     said = tuple(f"configuration of {WITHOUT_ZNODE[ConfigType(key.type)]} {key.name}" for key in odd[:named_max])
     more = len(odd) - len(said)

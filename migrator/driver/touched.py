@@ -52,10 +52,13 @@ def touched(
         finding = CLAIM_EXPIRED.found(controller="absent" if observed.controller is None else holder)
     else:
         finding = FENCED.found(found=f"{holder}, epoch {observed.epoch}", expected=expected)
+    # Nothing is appended: ZooKeeper mode goes on, whoever has the claim now.
     if may_abort:
         return Touched(Happened.WINDOW_FAILED, finding, holder, expected)
+    # No broker acts on the copy yet, and the claim is gone or can still be taken away: leaving costs nothing.
     if fresh_copy and (is_gone or stands_alone(observed, claim)):
         return Touched(Happened.MUST_ROLL_BACK, finding, holder, expected)
+    # Brokers act on the log. Whether the claim may be made again depends on who moved it, so the table decides.
     if claim is not None and not fresh_copy:
         judged = judge(observed, Known(voters, epoch, claim=claim), brokers)
         if judged.answer in (Answer.CLAIM_AGAIN, Answer.SERVE):

@@ -44,7 +44,7 @@ class Occurrence:
 
     @property
     def in_full(self) -> str:
-        """For somebody who sees one line and no page: the code, what happened, and what to do."""
+        """The code, what happened, and what to do, for somebody who sees one line and no page."""
         return f"{self.code} {self.text} {self.finding.remedy}"
 
     def as_json(self) -> dict[str, Any]:

@@ -384,7 +384,7 @@ def _original(present: Document, before: Document, wanted: Wanted) -> Document:
 def _carried(role: str, present: Document, before: Document, wanted: Wanted, forward: FileKind) -> Document:
     """The predecessor, with every change that somebody made to the present file since it was rendered from it.
 
-    A key that is missing in the present file is no wish: a file that was cut lacks keys as well.
+    A key that is missing in the present file is no change that is kept: a file that was cut lacks keys as well.
     forward: the kind of the present file.
     """
     back_already = forward is FileKind.KRAFT and present.value("process.roles") is None

@@ -21,7 +21,7 @@ KEPT_MAX: Final = 1_000
 
 
 class SaidOnce:
-    """Of one event. For one thread."""
+    """Warns of one event, at most once a minute for each subject. It belongs to one thread."""
 
     def __init__(self, event: str, clock: Callable[[], float] = time.monotonic, **always: str) -> None:
         """always: values of every line."""

@@ -1,11 +1,11 @@
 """`make takeover`: takeover and rollback of a real cluster, then a rollback with no controller alive, each measured.
 
 In:   `python -m migrator.lab.takeover [--topics N[,N]] [--runs R] [--json]`.
-Out:  a line per run: how long nobody was controller, and how long from the operation to give back to a ZooKeeper
+Out:  a line per run: how long nobody was controller, and how long from the operation for a rollback to a ZooKeeper
       controller; last the spread of the first. With `--json` one document with every figure.
 Elsewhere: the same with clients at work, through the service (`zk2kraft demo`).
-Each run is a new cluster of three brokers with four partitions per topic. The release happens with our controller
-killed: that is what it is for.
+Each run is a new cluster of three brokers with four partitions per topic. The rollback without controllers happens
+with our controller killed: that is what it is for.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ POLL_EVERY_S: Final = 0.005
 class Measured(msgspec.Struct):
     """One run. Milliseconds, on the clock of whoever measured.
 
-    window: from TAKING_OVER to DUAL_WRITE, when nobody answers for the cluster.
-    hand_back, release: from the operation (for the release: from the start of its process) to a ZooKeeper controller.
+    window_ms: from TAKING_OVER to DUAL_WRITE, when nobody answers for the cluster.
+    rollback_ms: from the operation to a ZooKeeper controller. without_controllers_ms: the same, from the start of the
+    process that rolls back without controllers.
     """
 
     topics: int

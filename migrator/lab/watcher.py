@@ -1,7 +1,7 @@
 """Who was controller when, seen from outside: ZooKeeper's `/controller` and `/controller_epoch`, change by change.
 
 In:   `python -m migrator.lab.watcher --zookeeper HOSTS/CHROOT --out FILE`, until SIGTERM.
-Out:  FILE, one JSON object for each change (`Sight`); from it `reigns` (who, of what kind, from when to when) and
+Out:  FILE, one JSON object for each change (`ClaimSample`); from it `reigns` (who, of what kind, from when to when) and
       `longest_absence_s` (the longest time without a controller).
 Elsewhere: what the controller says of itself (its log), what clients felt (figures.py).
 Source: KIP-866: `/controller` of a KRaft controller carries its epoch as `kraftControllerEpoch`; -1 for ZooKeeper's.
@@ -57,7 +57,7 @@ class ClaimHolder(StrEnum):
 
 
 class ClaimSample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was seen at a moment; written when it differs from the sight before, and once more at the end.
+    """What was seen at a moment; written when it differs from the sample before, and once more at the end.
 
     at:      seconds of the wall clock when the answer came.
     node:    who is controller; None when ABSENT or UNKNOWN.
@@ -78,7 +78,7 @@ class ClaimSample(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reign(msgspec.Struct, frozen=True):
-    """One controller, or none, from its first sight to the first sight of the next. Seconds of the wall clock."""
+    """One controller, or none, from its first sample to the first sample of the next. Seconds of the wall clock."""
 
     start: float
     end: float
@@ -108,7 +108,7 @@ def read_observations(file: Path) -> list[ClaimSample]:
 
 
 def reigns(observations: Iterable[ClaimSample]) -> list[Reign]:
-    """Who was controller when: neighbouring sights of the same registration are one reign, in order, without gaps."""
+    """Who was controller when: neighbouring samples of the same registration are one reign, in order, without gaps."""
     return list(_reigns(list(observations)))
 
 
@@ -224,7 +224,7 @@ def observation_of(at: float, found: tuple[bytes, Any] | None, epoch: int | None
 
 
 def absence_between(before: ClaimSample | None, now: ClaimSample, deleted_at: float) -> ClaimSample | None:
-    """The absence that came and went between two sights; None when there was none. deleted_at: when it was heard of."""
+    """The absence that came and went between two samples, or None. deleted_at: when the watcher heard of it."""
     if before is None or before.created_zxid is None or now.created is None:
         return None
     if before.created_zxid == now.created_zxid or not before.at < deleted_at < now.created:

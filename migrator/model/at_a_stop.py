@@ -58,7 +58,7 @@ class MinIsr(msgspec.Struct, frozen=True):
 
     @property
     def differing(self) -> str:
-        """In words, where brokers differ; else empty."""
+        """The values and their brokers in words, where brokers differ; else empty."""
         by_value: dict[int, list[int]] = {}
         for broker, value in self.brokers:
             by_value.setdefault(value, []).append(broker)
@@ -79,13 +79,13 @@ def has_one_replica(partition: Partition) -> bool:
 
 
 def needs_all(partition: Partition, minimum: int) -> bool:
-    """Of two or more replicas."""
+    """Whether a partition of two or more replicas needs all of them for its minimum."""
     return 2 <= len(staying(partition)) <= minimum
 
 
 @dataclass(slots=True)
 class TopicTally:
-    """Of one topic. names: the first ones."""
+    """The partitions of one topic that a stop takes. names: the first ones."""
 
     count: int = 0
     names: list[str] = field(default_factory=list)
@@ -99,7 +99,7 @@ class TopicTally:
 
 
 def tallies(topic: Topic, minimum: int) -> tuple[TopicTally, TopicTally] | None:
-    """Of a topic's partitions with one replica, and of those that need all of theirs; None where it has neither."""
+    """Tally a topic's partitions with one replica, and those that need all of theirs; None where it has neither."""
     single, at_minimum = TopicTally(), TopicTally()
     for partition in topic.partitions:
         if has_one_replica(partition):
@@ -110,7 +110,7 @@ def tallies(topic: Topic, minimum: int) -> tuple[TopicTally, TopicTally] | None:
 
 
 class Sums:
-    """Of all topics, kept up topic by topic."""
+    """The sums over all topics, kept up topic by topic."""
 
     def __init__(self) -> None:
         self._topics: dict[bytes, tuple[TopicTally, TopicTally]] = {}

@@ -64,7 +64,7 @@ def listener_principals(listener: str) -> str:
 
 
 def is_principals(key: str) -> bool:
-    """Of all listeners, or of one."""
+    """Whether the key sets the principals of all listeners, or of one."""
     return key == PRINCIPALS or (key.startswith("listener.name.") and key.endswith(f".{PRINCIPALS}"))
 
 

@@ -48,7 +48,7 @@ class BadValue(Exception):
 
 
 def trim(text: str) -> str:
-    """As `String.trim`: whatever is not above U+0020, at both ends. Other spaces stay, and are no part of a number."""
+    """Trim as `String.trim` does: whatever is not above U+0020, at both ends. Other spaces stay; no number has one."""
     return text.strip(_TRIMMED)
 
 

@@ -1,4 +1,4 @@
-"""In which keys do two images differ?
+"""The keys in which two images differ.
 
 In:   two images, and which families to compare.
 Out:  a `Delta` from left to right whose key sets are exact: reading ZooKeeper as an image and comparing it with

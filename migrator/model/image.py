@@ -117,7 +117,7 @@ class CommittedCopy(msgspec.Struct, frozen=True):
 
 
 def committed_copy(known: CommittedCopy | None, before: Image, after: Image) -> CommittedCopy | None:
-    """From one image to a later one: the copy of the takeover that is not in dual-write yet, None where there is none.
+    """The copy of a takeover that is not in dual-write yet, taken from one image to a later one; None: there is none.
 
     It is kept as long as the log says that the takeover is under way (`Mark.TAKEOVER`).
     """

@@ -57,9 +57,10 @@ class BadListeners(ValueError):
 
 
 class ControllerListeners(NamedTuple):
-    """Of a node that is a controller only. names: in their order; the first one is spoken on between voters.
+    """The listeners of a node that is a controller only.
 
-    advertised: one for each name. inter_broker: name and protocol of the listener on which brokers are told things.
+    names: in their order; the first one is spoken on between voters. advertised: one for each name.
+    inter_broker: name and protocol of the listener on which brokers are told things.
     """
 
     names: tuple[str, ...]
@@ -77,7 +78,7 @@ class Mapped(NamedTuple):
 
 
 def normalised(name: str) -> str:
-    """As Kafka compares names: in capitals. Raises ValueError for a name that is blank."""
+    """The name in capitals, as Kafka compares it. Raises ValueError for a name that is blank."""
     if not name.strip(JAVA_BLANKS):
         raise ValueError("a listener has no name")
     return name.upper()

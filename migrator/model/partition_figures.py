@@ -32,7 +32,7 @@ WITHOUT_ASSIGNMENT: Final = frozenset({ZERO_ID, UNASSIGNED_DIRECTORY, LOST_DIREC
 
 
 class BrokerFigures(msgspec.Struct, frozen=True):
-    """Of one broker's replicas.
+    """The figures of one broker's replicas.
 
     under_replicated: replicas that are not in the ISR of their partition.
     under_min_isr:    partitions with a replica here whose ISR is smaller than their minimum.
@@ -50,7 +50,7 @@ class BrokerFigures(msgspec.Struct, frozen=True):
 
 
 class PartitionFigures(msgspec.Struct, frozen=True):
-    """Of the image at `position`. Each count is of partitions; leaderless: those that nobody leads.
+    """The figures of the image at `position`. Each count is of partitions; leaderless: those that nobody leads.
 
     under_replicated_leader: the broker that leads every under-replicated partition; None where several do, or none.
     single, at_minimum: what the stop of a broker takes although every partition is whole (at_a_stop.py).
@@ -86,7 +86,7 @@ NOTHING: Final[Counter[_Kind]] = Counter()
 
 
 class PartitionCounter:
-    """Of one process, used by one thread at a time."""
+    """Counts partitions for one process, in one thread at a time."""
 
     def __init__(self, min_isr_default: int = 1) -> None:
         """min_isr_default: where neither a topic nor the brokers' configuration nor `min_isr_of_files` says it."""

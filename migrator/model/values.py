@@ -190,7 +190,7 @@ class QuotaEntity(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-        """In whatever order they come: a quota of a user's client is the same one either way round."""
+        """Make one of parts in any order: a quota of a user's client is the same one either way round."""
         return cls(tuple(sorted(parts, key=lambda part: (_quota_rank(part[0]), part[0]))))
 
     @property

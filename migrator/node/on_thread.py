@@ -36,7 +36,7 @@ _TURNS: Final = _Turns()
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """For the thread of the event loop; several tasks may be inside at once."""
+    """Shorten the turns of threads, called on the event loop's; several tasks may be inside at once."""
     if _TURNS.open == 0:
         _TURNS.before_s = sys.getswitchinterval()
         sys.setswitchinterval(TURN_S)
@@ -50,6 +50,6 @@ def short_turns() -> Iterator[None]:
 
 
 async def on_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `asyncio.to_thread`."""
+    """Does what `asyncio.to_thread` does, in short turns."""
     with short_turns():
         return await asyncio.to_thread(function, *args, **kwargs)

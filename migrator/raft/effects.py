@@ -292,7 +292,7 @@ class StopLeading:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """For logs, metrics and whoever redirects clients: what this node is now, and whom it believes to lead."""
+    """Say what this node is now and whom it believes to lead: for logs, metrics and whoever redirects clients."""
 
     standing: Standing
     epoch: int

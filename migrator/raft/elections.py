@@ -8,9 +8,9 @@ Source: KIP-595; Kafka 3.9 `KafkaRaftClient.handleVoteRequest`, `.handleBeginQuo
 
 We differ in three things. A voter with records that are not on its disk yet does not stand before its flush has ended:
 one whose disk hangs would lead nobody anywhere. A candidate or leader that is not in our voter set is refused (125)
-before its epoch is looked at: with a static voter set nobody else can be elected, and a stranger must not inflate the
-epoch (R-595-13). And an INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock
-process.
+before its epoch is read: with a static voter set nobody else can be elected, and a node of another quorum must not
+inflate the epoch (R-595-13). And an INVALID_REQUEST is answered at the top and never for the partition, where it ends a
+stock process.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ def _refusal_of_voter(q: QuorumState, voter: int, epoch: int) -> Error:
         return Error.INVALID_REQUEST
     if voter not in q.others:
         return Error.INVALID_VOTER_KEY
+    # An epoch near its 31-bit end, once adopted, would leave no later one to stand in.
     return Error.NONE if epoch <= LAST_EPOCH else Error.INVALID_REQUEST
 
 
@@ -173,6 +174,7 @@ def _count_pre_vote(q: QuorumState, role: Prospective, voter: int, answer: VoteA
         return
     else:
         (role.granted if answer.granted else role.rejected).add(voter)
+    # It answered: what counts against a voter are failures in a row.
     role.failures.pop(voter, None)
     if len(role.granted) >= q.majority:
         q.become_candidate(now_ms, role.retries)
@@ -220,6 +222,7 @@ def count_vote(q: QuorumState, role: Candidate, voter: int, *, granted: bool, no
 
 def _back_off(q: QuorumState, role: Candidate, now_ms: int) -> None:
     """This election is lost; the next one is tried after a pause that grows with each."""
+    # Capped, so that a voter that stands for days does not draw from ever larger numbers.
     steps = q.chance(2 << min(20, role.retries - 1))
     role.backoff_until_ms = now_ms + min(ELECTION_RETRY_BASE_MS * steps, q.settings.election_backoff_max_ms)
 
@@ -236,6 +239,7 @@ def on_leader_claimed(q: QuorumState, claim: LeaderClaimed, now_ms: int) -> None
         q.adopt(claim.epoch, claim.leader, now_ms)
         if isinstance(q.role, Prospective) and q.leader != NOBODY:
             q.stand_back(now_ms)
+        # Only now: who leads the epoch is true, whichever replica the request was for.
         if not _is_meant(q, claim.voter, claim.voter_directory):
             error = Error.INVALID_VOTER_KEY
     _answer_claim(q, claim.request, error)
@@ -258,6 +262,7 @@ def succession_delay_ms(q: QuorumState, successors: tuple[int, ...]) -> int:
     """None for the first, the longest for the last and for who is not named, doubling with each place between."""
     longest = q.settings.election_backoff_max_ms
     place = successors.index(q.node_id) if q.node_id in successors else -1
+    # Nobody is to stand before this node.
     if place == 0 or not successors:
         return 0
     if place < 0:
@@ -300,18 +305,22 @@ def apply_common_fields(q: QuorumState, peer: int, answer: Answered, now_ms: int
     stock would ask again at once.
     """
     error = answer.error
+    # Refused as a whole: such an answer has no part that says epoch or leader.
     if answer.top_level:
         q.requests.pause(peer, now_ms)
         return True
+    # The peer is behind this node: it learns the epoch from our requests, and has nothing to say about it.
     if answer.epoch < q.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
         q.requests.pause(peer, now_ms)
         return True
+    # This node is behind: what it asked was for an epoch, or of a leader, that is over.
     if answer.epoch > q.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
         q.adopt(answer.epoch, answer.leader, now_ms)
         q.requests.pause(peer, now_ms)
         return True
     if answer.leader != NOBODY and q.leader == NOBODY:
         q.adopt(answer.epoch, answer.leader, now_ms)
+    # The peer is stopping, or another replica answers where this voter is expected.
     if error in (Error.BROKER_NOT_AVAILABLE, Error.INVALID_VOTER_KEY):
         q.requests.pause(peer, now_ms)
         return True
@@ -322,12 +331,13 @@ def apply_common_fields(q: QuorumState, peer: int, answer: Answered, now_ms: int
 
 
 def poll_unattached(q: QuorumState, role: Unattached, now_ms: int) -> None:
+    # With records on their way to the disk it would ask for votes by a log that a crash may cut.
     if q.log.is_on_disk and role.election_deadline_ms is not None and role.election_deadline_ms <= now_ms:
         stand(q, now_ms)
 
 
 def stand(q: QuorumState, now_ms: int, retries: int = 1) -> None:
-    """And ask the others at once."""
+    """Stand for the next election, and ask the others for their votes at once."""
     q.stand(now_ms, retries)
     poll_standing(q, now_ms)
 
@@ -357,6 +367,7 @@ def poll_candidate(q: QuorumState, role: Candidate, now_ms: int) -> None:
         if role.backoff_until_ms <= now_ms:
             stand(q, now_ms, role.retries + 1)
         return
+    # Nobody won in time: a pause by chance keeps two candidates from meeting again in the next epoch.
     if role.election_deadline_ms <= now_ms:
         _back_off(q, role, now_ms)
         return

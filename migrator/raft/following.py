@@ -131,6 +131,7 @@ def truncate_to_leader(q: QuorumState, agreed: EpochEnd) -> None:
 
 def follow_high_watermark(q: QuorumState, told: int) -> None:
     """A leader that is new, or an answer that waited, may know less than we do already."""
+    # The leader may have committed more than has arrived here yet.
     offset = min(told, q.log.end)
     if offset > q.log.committed:
         q.log.committed = offset
@@ -142,6 +143,7 @@ def follow_high_watermark(q: QuorumState, told: int) -> None:
 
 def begin_download(q: QuorumState, role: Follower, snapshot: SnapshotId) -> bool:
     """The log no longer reaches back to where ours ends, so the state comes as a whole (R-595-08)."""
+    # One that ends before what is committed here would take committed records away.
     is_sound = snapshot.end_offset > q.log.committed and 0 <= snapshot.epoch <= q.epoch
     if not is_sound or snapshot in q.log.snapshots:
         return False
@@ -170,6 +172,7 @@ def on_fetch_snapshot_answered(q: QuorumState, answer: FetchSnapshotAnswered, no
 
 
 def _continues(download: Download, answer: FetchSnapshotAnswered) -> bool:
+    # An empty part would be asked for again without end; one that is too long would not fit the size that was said.
     is_asked = answer.snapshot == download.snapshot and answer.position == download.position
     return is_asked and 0 < len(answer.data) <= answer.size - answer.position
 

@@ -59,6 +59,7 @@ def _flush_lingering(q: QuorumState, lead: Leadership, now_ms: int) -> None:
 
 
 def _order_flush(q: QuorumState, lead: Leadership, now_ms: int) -> None:
+    # The oldest flush that is under way counts: later appends give a disk that hangs no more time.
     if lead.flush_deadline_ms is None:
         lead.flush_deadline_ms = now_ms + q.settings.check_quorum_ms
     q.out.append(Flush(q.log.generation))
@@ -71,6 +72,7 @@ def on_log_flushed(q: QuorumState, event: LogFlushed, now_ms: int) -> None:
     assert event.end <= q.log.end, f"flushed to {event.end}, the log ends at {q.log.end}"
     q.log.durable_end = max(q.log.durable_end, event.end)
     if isinstance(q.role, Leadership):
+        # A flush ended, so the disk works: what was appended meanwhile has the whole time again.
         q.role.flush_deadline_ms = None if q.log.is_on_disk else now_ms + q.settings.check_quorum_ms
         advance_high_watermark(q, q.role)
         answer_parked(q, q.role, now_ms)
@@ -118,6 +120,7 @@ def on_fetch_received(q: QuorumState, ask: FetchReceived, now_ms: int) -> None:
     if answer.diverging_epoch < 0 and answer.snapshot is None:
         note_progress(q, lead, ask, now_ms)
         if ask.replica in q.others and advance_high_watermark(q, lead):
+            # Once more: the high watermark that the answer carries has just moved.
             answer = _answer(q, ask)
             answer_parked(q, lead, now_ms)
         if not _has_news(lead, answer, ask) and ask.max_wait_ms > 0:
@@ -176,6 +179,7 @@ def _answer(q: QuorumState, ask: FetchReceived) -> AnswerFetch:
     answer = AnswerFetch(
         ask.request, Error.NONE, q.leader, q.epoch, q.high_watermark, q.log.start, ask.offset, read_to=end
     )
+    # First: a log that was trimmed has no epochs left by which an old reader could be judged.
     snapshot = q.log.snapshot_for(ask.offset, ask.last_epoch)
     if snapshot is not None:
         return replace(answer, snapshot=snapshot, read_from=None, read_to=ask.offset)
@@ -193,6 +197,7 @@ def note_contact(q: QuorumState, lead: Leadership, replica: int, now_ms: int) ->
         return
     lead.to_begin.discard(replica)
     lead.heard.add(replica)
+    # This node itself is one of the majority.
     if len(lead.heard) >= q.majority - 1:
         lead.heard.clear()
         lead.check_quorum_deadline_ms = now_ms + q.settings.check_quorum_ms
@@ -207,6 +212,7 @@ def note_progress(q: QuorumState, lead: Leadership, ask: FetchReceived, now_ms: 
     progress = lead.replicas.setdefault(ask.replica, ReplicaProgress())
     if ask.offset >= q.log.end:
         progress.last_caught_up_ms = now_ms
+    # It has all that there was when it last asked, so it was caught up with this log until then.
     elif ask.offset >= progress.leader_end_then >= 0:
         progress.last_caught_up_ms = progress.last_fetch_ms
     progress.end = ask.offset
@@ -264,6 +270,7 @@ def poll_leader(q: QuorumState, lead: Leadership, now_ms: int) -> None:
     if lead.flush_due_ms is not None and lead.flush_due_ms <= now_ms:
         _flush_lingering(q, lead, now_ms)
     is_stuck = lead.flush_deadline_ms is not None and lead.flush_deadline_ms <= now_ms
+    # Alone there is nobody who could lead in its place.
     if q.others and (is_stuck or lead.check_quorum_deadline_ms <= now_ms):
         q.resign(now_ms)
 

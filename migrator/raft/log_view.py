@@ -77,8 +77,10 @@ class LogView:
 
     def divergence(self, offset: int, last_epoch: int) -> EpochEnd | None:
         """Where a reader that ends at `offset` in `last_epoch` parts from this log; None when it does not."""
+        # A reader without records agrees with every log that still has its beginning.
         if self.start == 0 and offset == 0:
             return None
+        # None: the reader is in an epoch that this log never had; they part at this log's end at the latest.
         agreed = self.epochs.end_of(last_epoch, self.end)
         if agreed is None:
             agreed = EpochEnd(self.last_epoch, self.end)

@@ -121,7 +121,7 @@ class QuorumState:
                 return Standing.UNATTACHED if self.state.voted_for == NOBODY else Standing.VOTED
 
     def election_timeout_ms(self) -> int:
-        """Between one and two times the setting, so that not all voters stand at once."""
+        """Draw a time-out of one to two times the setting, so that not all voters stand at once."""
         return self.settings.election_timeout_ms + self.chance(self.settings.election_timeout_ms)
 
     # --- moves ---------------------------------------------------------------------------------------------
@@ -188,11 +188,13 @@ class QuorumState:
         epoch, start = self.epoch, self.log.end
         granting = tuple(voter for voter in self.voters if voter in elected.granted)
         check_ms = now_ms + self.settings.check_quorum_ms
+        # Its own first record has to reach the disk within that time, too.
         role = Leadership(epoch, start, check_ms, now_ms, flush_deadline_ms=check_ms)
         self._move(ElectionState(epoch, leader=self.node_id), role)
         self.log.append(epoch, 1)
         self.out.append(AppendLeaderChange(epoch, start, self.node_id, self.voters, granting))
         self.out.append(Flush(self.log.generation))
+        # Last: who hears it may append at once, and must come behind the first record of the epoch.
         self.out.append(Lead(epoch, start))
 
     def resign(self, now_ms: int) -> None:
@@ -241,6 +243,7 @@ class QuorumState:
             self.state = state
             self.out.append(Persist(state))
         self.role = role
+        # What was asked in the old role is not awaited: an answer to it would be taken for one to the new role.
         self.requests.reset()
         if isinstance(left, Leadership):
             self._leave_leadership(left)

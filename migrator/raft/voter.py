@@ -245,7 +245,7 @@ class Voter(QuorumState):
 
     @property
     def may_exit(self) -> bool:
-        """After `Stopping`: nobody is left who should be told that this node leads no more."""
+        """Whether a node that is stopping may end: nobody is left who should hear that it leads no more."""
         return self.stopping and not (isinstance(self.role, Resigned) and self.role.unacknowledged)
 
     def observers(self, now_ms: int) -> dict[int, ReplicaProgress]:

@@ -4,7 +4,7 @@ In:   a declared message class and a version.
 Out:  a `GeneratedSource` with `decode(buffer, position, end)`, which returns the message and the position behind it.
 Elsewhere: compiling it and naming its errors (`generate`), what it calls (`packing`).
 
-The bytes come from strangers, so the generated code assumes nothing: a slice is taken only after its end was
+The bytes may come from anybody, so the generated code assumes nothing: a slice is taken only after its end was
 compared with `end`, a count is compared with the bytes that its elements need before the first is read, and
 `struct` refuses to read past the buffer. Positions only grow, so one comparison at the very end catches a fixed
 field that began before `end` and ended behind it.

@@ -49,7 +49,7 @@ def decode_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def encode_varlong(value: int) -> bytes:
-    """As `encode_varint`, up to 64 bits."""
+    """Does what `encode_varint` does, up to 64 bits."""
     assert -(2**63) <= value < 2**63, value
     return encode_uvarint(value << 1 if value >= 0 else ~value << 1 | 1)
 

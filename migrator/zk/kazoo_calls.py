@@ -30,7 +30,7 @@ CALL_TIMEOUT_S: Final = 30.0
 
 
 def is_connected(client: KazooClient) -> bool:
-    """To a server that takes writes: one without a majority, which would let itself be read, does not count."""
+    """Whether the server takes writes: one without a majority, which can still be read, does not count."""
     return bool(client.client_state == KeeperState.CONNECTED)
 
 

@@ -120,7 +120,7 @@ def _is_readable(descriptor: int, within_s: float) -> bool:
 
 
 class Tickets:
-    """Of one session: asked for before each connection, used up by its login."""
+    """The Kerberos tickets of one session: each is fetched before a connection and used up by its login."""
 
     def __init__(self, login: KerberosLogin) -> None:
         self._login = login
@@ -128,7 +128,7 @@ class Tickets:
         self._first = b""
 
     def options(self) -> dict[str, Any]:
-        """As kazoo takes them."""
+        """The SASL options for kazoo; its mechanism for Kerberos is replaced by ours."""
         sasl.mechanisms[MECHANISM] = _Gssapi
         return {"mechanism": MECHANISM, "service": self._login.service, "tickets": self}
 

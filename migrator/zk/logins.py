@@ -31,7 +31,7 @@ class Logins:
         self._tickets = tickets
 
     def attach(self, client: KazooClient) -> None:
-        """From now on they pass by here."""
+        """Take part in each login and each connection of this client from now on."""
         log_in, connect = client._connection._authenticate_with_sasl, client.handler.create_connection
 
         def authenticate(host: str, timeout: float) -> None:

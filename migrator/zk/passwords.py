@@ -92,7 +92,7 @@ class PasswordEncoder:
         return self._decoded(text)
 
     def encode(self, clear: str) -> str:
-        """With a new salt each time: two texts of one value differ."""
+        """Encrypt with a new salt each time, so that two texts of one value differ."""
         settings = self.settings
         cipher = CipherName.parse(settings.cipher)
         salt, vector = self._chance(SALT_BYTES), self._chance(cipher.vector_bytes)
@@ -112,7 +112,7 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in told.items())
 
     def text_at(self, path: str, key: str, clear: str) -> str:
-        """Of the value of a key of a znode: the same text until the value is another. Two places have two salts."""
+        """The encoded value of a znode's key: the same text until the value is another. Two places have two salts."""
         return self._encoded(path, key, clear)
 
     def _decode(self, text: str) -> Decoded:
@@ -167,7 +167,7 @@ def clear_config(
 
 
 def reasons_to_wait(path: str, values: Mapping[str, str], encoder: PasswordEncoder) -> list[Occurrence]:
-    """Of what can be decoded here: values that may be garbled, and those whose broker could not decode what we would
+    """Find passwords that can be decoded here, and yet may be garbled, or whose broker could not decode what we would
     write in their place.
 
     Kafka's decoder takes the vector of AES/GCM, or any other, by its own settings and not by the text's.
@@ -192,7 +192,7 @@ def encoded_config(path: str, values: Mapping[str, str], encoder: PasswordEncode
 
 
 def why_not_kept(path: str, values: Mapping[str, str], encoder: PasswordEncoder) -> Occurrence | None:
-    """Of a configuration that shall be written: the first password whose text would not give the value back.
+    """The first password whose text in ZooKeeper would not give the value back; None: all would.
 
     Encodes every password for `encoded_config`, which takes long.
     """

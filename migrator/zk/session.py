@@ -232,7 +232,7 @@ class ZkSession:
 
     @property
     def connected(self) -> bool:
-        """To a server that takes writes."""
+        """Whether the session is connected to a server that takes writes."""
         return is_connected(self._client)
 
     @property

@@ -2,7 +2,7 @@
 
 In:   the metadata log directory, in which the controller writes where it listens and with which token; of one on
       another host the address in the inventory.
-Out:  its status as it says it; an operation handed over.
+Out:  its status as it says it; an operation delivered.
 Elsewhere: the other side of this (node.process.control), certificates for other hosts (remote_ports.py), what is asked
 when (reconcile.py).
 Errors: Z2K-4021 when nobody answers, Z2K-4119 when one on another host cannot be asked and may run, Z2K-6012 when the
@@ -79,7 +79,7 @@ class ControlClient:
         return None if entry.is_remote else control.pid, status
 
     async def ask(self, entry: ControllerEntry, operation: DriverOperation, reason: str) -> None:
-        """Hand over an operation. The driver looks at it by itself; its history tells what became of it."""
+        """Deliver an operation. The driver looks at it by itself; its history tells what became of it."""
         control = await self._control_of(entry)
         _decoded(
             entry,

@@ -148,11 +148,11 @@ class LaterLed(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """One look. Times are wall times in seconds.
+    """One observation. Times are wall times in seconds.
 
-    ruled_at:  when somebody was last seen to rule the cluster.
-    window_ms: the last window without a controller that a driver measured.
-    gap_s:     the last stretch in which looks found nobody, from the last look that did to the next one.
+    controlled_at: when an observation last found an active controller.
+    window_ms: the last time without controller that a driver measured.
+    gap_s:     the last stretch in which observations found no controller, from the last one that did to the next one.
     gaps:      every such stretch, the newest `GAPS_KEPT` of them, oldest first. windows: the same of `window_ms`.
     log:       the metadata log, from dual-write on.
     settled: for how long looks have found no partition under-replicated or without a leader, and the same

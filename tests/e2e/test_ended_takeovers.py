@@ -57,7 +57,7 @@ def test_a_broker_that_dies_in_the_window_ends_it_and_nothing_is_lost(laboratory
         assert_all_good(prove(cluster, traffic.ledger))
 
 
-def test_a_write_between_copy_and_audit_makes_the_migration_rollback_by_itself(
+def test_a_write_between_copy_and_audit_makes_the_migration_roll_back_by_itself(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     mark, go = tmp_path / "mark", tmp_path / "go"

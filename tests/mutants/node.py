@@ -143,8 +143,8 @@ FAULTS: Final = (
     ),
     Fault(
         NODE + "driver/driver_node.py",
-        "        if delta.brokers:\n            self.events.call()",
-        "        if True:\n            self.events.call()",
+        "        if delta.brokers:\n            self.parts.events.call()",
+        "        if True:\n            self.parts.events.call()",
         "ZooKeeper and every broker are read twice a second for days",
         of("test_takeover_gate.py"),
     ),
@@ -199,7 +199,7 @@ FAULTS: Final = (
     ),
     Fault(
         NODE + "driver/reconciling.py",
-        "        return await asyncio.to_thread(foreign_since_commit, copied, tree, image, self.passwords)\n",
+        "        return await asyncio.to_thread(foreign_since_commit, copied, tree, image, self.parts.passwords)\n",
         "        return None\n",
         "a successor deletes what others put into ZooKeeper since the copy, and nobody is told",
         of("test_successor_before_dual_write.py"),

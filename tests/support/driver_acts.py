@@ -1,92 +1,95 @@
-"""The acts of a driver in tests: made of the driver's parts, and done as the loop does them.
+"""The acts of a driver in tests: made of the parts that the driver has at that moment, and ended as the loop ends them.
 
-In:   a `DriverNode`, whose parts a test may replace.
-Out:  the acts; an act that ended has its changes assigned, and answers what happened.
+In:   a `DriverNode` on stand-ins; `with_parts` gives it others before its acts are made.
+Out:  the real acts; `done` assigns what an act changed, and answers what happened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from migrator.driver.machine import Happened
-from migrator.node.driver import driver_acts
-from migrator.node.driver.act import Act, ActEnded
-from migrator.node.driver.driver_node import DriverNode
+from migrator.node.driver.act import Act, ActEnded, DriverParts
+from migrator.node.driver.claiming import ClaimActs
+from migrator.node.driver.copying import CopyActs
+from migrator.node.driver.driver_acts import DriverActs
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.reconciling import ReconcileActs
+from migrator.node.driver.rollback import RollbackActs
+from migrator.node.driver.takeover_gate import GateActs
+from migrator.node.driver.updating_brokers import UpdateActs
+from migrator.node.driver.window_guard import WindowGuard
 
 
-class Done:
-    """Acts of one kind. Before each use they get the parts that the driver has by then."""
-
-    def __init__(self, driver: DriverNode, acts: Any) -> None:
-        self.__dict__.update(_driver=driver, acts=acts)
-
-    def __getattr__(self, name: str) -> Any:
-        self._refresh(self.acts)
-        found = getattr(self.acts, name)
-        return self._as_the_loop(found) if callable(found) else found
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.acts, name, value)
-
-    def _as_the_loop(self, act: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
-            result = act(*arguments, **named)
-            return self._ended(result) if isinstance(result, Awaitable) else result
-
-        return call
-
-    async def _ended(self, running: Awaitable[Any]) -> Any:
-        ended = await running
-        return self._driver._take(ended) if isinstance(ended, ActEnded) else ended
-
-    def _refresh(self, acts: Any) -> None:
-        for each in fields(acts):
-            if each.name in ("updates", "retirement", "persistence", "guard"):
-                self._refresh(getattr(acts, each.name))
-            elif each.init and each.name not in ("copy_audit", "claim_audit", "fail"):
-                setattr(acts, each.name, getattr(self._driver, each.name))
+async def nothing() -> None: ...
 
 
-def gate_acts(driver: Any, audit: Any) -> Any:
-    return Done(driver, driver_acts.gate_acts(driver, audit))
+def only_parts(**known: Any) -> DriverParts:
+    """For an act that uses no others."""
+    return DriverParts(**dict.fromkeys(each.name for each in fields(DriverParts)) | known)
 
 
-def claim_acts(driver: Any) -> Any:
-    return Done(driver, driver_acts.claim_acts(driver))
+def with_parts(driver: Any, **parts: Any) -> Any:
+    """The same driver; acts that are made from now on get these parts."""
+    driver.parts = replace(driver.parts, **parts)
+    return driver
 
 
-def copy_acts(driver: Any, audit: Any) -> Any:
-    return Done(driver, driver_acts.copy_acts(driver, audit))
+def acts_of(driver: Any, **besides: Any) -> DriverActs:
+    """besides: what `DriverActs` takes."""
+    return DriverActs(driver, **{"retired_mark": None, "close_listener": nothing, "laboratory": False} | besides)
 
 
-def reconcile_acts(driver: Any) -> Any:
-    return Done(driver, driver_acts.reconcile_acts(driver, driver_acts.update_acts(driver)))
+async def done(driver: Any, act: Awaitable[ActEnded]) -> Happened:
+    """How it ended; what it changed is assigned in the same step."""
+    return Happened(driver._take(await act))
 
 
-def update_acts(driver: Any) -> Any:
-    return Done(driver, driver_acts.update_acts(driver))
+def gate_acts(driver: Any, audit: Any) -> GateActs:
+    gate = acts_of(driver).gate
+    gate.copy_audit = audit
+    return gate
 
 
-def dual_write_acts(driver: Any) -> Any:
-    return Done(driver, driver_acts.dual_write_acts(driver))
+def claim_acts(driver: Any, **besides: Any) -> ClaimActs:
+    return acts_of(driver, **besides).claim
 
 
-def rollback_acts(driver: Any) -> Any:
-    return Done(driver, driver_acts.rollback_acts(driver))
+def copy_acts(driver: Any) -> CopyActs:
+    return acts_of(driver).copy
+
+
+def reconcile_acts(driver: Any) -> ReconcileActs:
+    return acts_of(driver).reconcile
+
+
+def update_acts(driver: Any) -> UpdateActs:
+    return acts_of(driver).updates
+
+
+def dual_write_acts(driver: Any) -> DualWriteActs:
+    return acts_of(driver).dual_write
+
+
+def rollback_acts(driver: Any, **besides: Any) -> RollbackActs:
+    return acts_of(driver, **besides).rollback
+
+
+def window_guard(driver: Any) -> WindowGuard:
+    return acts_of(driver).claim.guard
 
 
 async def persisted(driver: Any, position: Any) -> Happened:
     """How persisting the claim ended."""
-    return Happened(driver._take(await driver_acts.claim_persistence(driver).persist(position)))
+    return await done(driver, acts_of(driver).copy.persistence.persist(position))
 
 
-def as_act(happens: Callable[[], Awaitable[Happened | ActEnded]]) -> Act:
+def as_act(happens: Callable[[], Awaitable[Happened]]) -> Act:
     """An act that changes nothing."""
 
     async def act() -> ActEnded:
-        happened = await happens()
-        return happened if isinstance(happened, ActEnded) else ActEnded(happened)
+        return ActEnded(await happens())
 
     return act

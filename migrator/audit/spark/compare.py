@@ -69,7 +69,7 @@ _SUBJECT: Final = itemgetter(1)
 
 
 class SubjectJudge:
-    """For `mapInArrow`: the rows of whole subjects, to what became of their keys."""
+    """Judges the rows of whole subjects for `mapInArrow`, and gives what became of their keys."""
 
     def __init__(self, rules: ExpectedDifferences, window: OffsetRange | None = None) -> None:
         """window: of a dual-write, the offsets that ZooKeeper had while it was read."""

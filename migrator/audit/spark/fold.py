@@ -40,7 +40,7 @@ def markers_of(rows: DataFrame) -> list[Marker]:
 
 
 def committed(rows: DataFrame, dropped: list[Dropped]) -> DataFrame:
-    """Without the markers, and without what lies in a dropped transaction. A snapshot is older than any of these."""
+    """Leave out the markers and what lies in a dropped transaction. A snapshot is older than any of these."""
     counts = rows.where((F.col("side") != READ) & ~is_marker())
     if not dropped:
         return counts

@@ -534,7 +534,7 @@ class _Offsets:
         return behind, high
 
     def window(self, low: int, high: int) -> OffsetRange:
-        """Of what a snapshot stands for, no record tells in which order it was said."""
+        """The offsets that records cover: nothing says in which order the facts of a snapshot came about."""
         low = max(low, begins_at(self._log.plan))
         return OffsetRange(low, max(low, high))
 

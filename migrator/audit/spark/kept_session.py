@@ -61,7 +61,7 @@ class KeptSession:
         self.tidy()
 
     def tidy(self) -> None:
-        """Between two audits: forget the last one's shuffles, in memory and on disk, and give memory back."""
+        """Forget the last audit's shuffles, in memory and on disk, and give memory back before the next one."""
         if self._session is None:
             return
         gateway: Any = self._session.sparkContext._gateway

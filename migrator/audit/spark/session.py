@@ -76,7 +76,7 @@ def started(master: str, scratch: Path, java_options: str) -> SparkSession:
 
 
 def end_jvm(timeout_s: float) -> None:
-    """For a process that has no other audit to do: the JVM ends now, in order, and not with this process."""
+    """End the JVM now, in order, and not with this process, which has no other audit to do."""
     if _gateway is not None:
         _gateway.shutdown()
         _gateway.proc.stdin.close()

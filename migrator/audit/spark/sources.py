@@ -89,7 +89,7 @@ Rows = Callable[[Session, ReadLimits, PasswordReader | None], Iterator[SideRow]]
 
 
 def zookeeper_rows(rows: Iterable[SideRow], fingerprints: SecretFingerprints) -> Iterator[InputRow]:
-    """Rows of sealed families are sealed."""
+    """The same rows for Spark; in families that hold secrets, each secret is a fingerprint."""
     for row in rows:
         facts = row.facts
         if facts is not None and row.family in HOLD_SECRETS:
@@ -213,7 +213,7 @@ def plan_parts(names: Sequence[str], count: int) -> list[ZkPart]:
 
 
 class PartReader:
-    """For `mapInArrow` over numbers: reads the parts of ZooKeeper, and behind them the splits of the log."""
+    """Reads the parts of ZooKeeper, and behind them the splits of the log, for `mapInArrow` over numbers."""
 
     def __init__(self, reading: ZkReading, parts: Sequence[ZkPart], splits: Sequence[LogSplit]) -> None:
         self._reading = reading
@@ -241,7 +241,7 @@ def _rows_of_split(split: LogSplit, fingerprints: SecretFingerprints) -> Iterato
 
 
 class SubjectReader:
-    """For `mapInArrow`: reads the subjects that it is given from ZooKeeper again."""
+    """Reads the subjects that it is given from ZooKeeper again, for `mapInArrow`."""
 
     def __init__(self, reading: ZkReading) -> None:
         self._reading = reading

@@ -30,7 +30,7 @@ END_TIMEOUT_S = 300.0
 
 
 def sample(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: two topics that the log does not have."""
+    """Give two topics that the log does not have, for `mapInArrow`."""
     rows = [SideRow(TOPICS, name, topic_subject(name), {"topic_id": name}) for name in ("a", "b")]
     yield from counted_batches(zookeeper_rows(rows, SecretFingerprints()), 1)
 

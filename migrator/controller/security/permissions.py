@@ -156,7 +156,7 @@ def decide_allowed(situation: Situation, request: Message, decide: Decide) -> De
 
 
 def allowed_as_whole(image: Image, rules: AuthorizerRules, asker: Asker, request: Message) -> bool:
-    """Of a request on the cluster; of others, whose parts are looked at one by one, always."""
+    """Whether a request on the cluster is allowed; others, whose parts are judged one by one, always are."""
     operation = ON_CLUSTER.get(type(request))
     return operation is None or _Permissions(image, rules, asker).on_cluster(operation)
 

@@ -32,7 +32,9 @@ def against_stock(
     encodes: bool,
     transaction_open: bool = False,
 ) -> tuple[Occurrence, ...]:
-    """In the order in which an operator would repair them. claim: as this node holds it, None when it holds none.
+    """What speaks against stock controllers, in the order in which an operator would repair it.
+
+    claim: as this node holds it, None when it holds none.
 
     encodes: this controller's file, of which stock's is made, has the secret for brokers' passwords.
     transaction_open: never of a leader: it aborts what an earlier one left open before it leads, and a copy is one run.

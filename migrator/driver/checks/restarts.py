@@ -83,7 +83,7 @@ class Applied:
 
 
 def is_true(text: str | None) -> bool:
-    """As Kafka reads a boolean; what it refuses is no yes."""
+    """Whether Kafka reads the text as true; what it refuses to read is not true."""
     try:
         return text is not None and parse_value(text, TOPIC_CONFIGS[TIERED]) is True
     except BadValue:
@@ -95,7 +95,7 @@ Configs = Mapping[str, Mapping[str, str]]
 
 
 def configs_of(tree: Tree) -> dict[str, Mapping[str, str]]:
-    """Also those of topics that do not exist: a broker reads them at its start."""
+    """Every topic's configuration, also of topics that do not exist: a broker reads those too when it starts."""
     return {**tree.orphan_configs, **{name: reading.config for name, reading in tree.topics.items()}}
 
 

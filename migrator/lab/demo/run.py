@@ -448,7 +448,7 @@ class Demo:
         self._go_on("ROLLING_BACK", "the demo ends with a rollback", through="ROLLED_BACK", word="rollback")
         began = self._entered("ROLLING_BACK")
         self._pause(AFTER_ROLLBACK_S, "clients go on under the ZooKeeper controller")
-        self.watcher.stop()  # its last sight ends the last reign
+        self.watcher.stop()  # its last sample ends the last reign
         known = reigns(read_observations(self.observations))
         reign = first_reign(known, ClaimHolder.ZOOKEEPER, after=began)
         if reign is None:

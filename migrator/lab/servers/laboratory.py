@@ -150,7 +150,7 @@ class Laboratory:
         process: Watched | None = None,
         poll_every_s: float = POLL_EVERY_S,
     ) -> float:
-        """`wait_until`, in this laboratory's voice."""
+        """`wait_until`, reported as this laboratory reports."""
         return wait_until(
             why_not, name=name, deadline_s=deadline_s, process=process, say=self.say, poll_every_s=poll_every_s
         )

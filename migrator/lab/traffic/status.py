@@ -72,7 +72,7 @@ class TrafficStatus(msgspec.Struct, frozen=True):
     refused:           records that it did not take: it knew no such partition for a minute, or its queue was full.
     to_deleted:        records lost or refused whose topic was dropped; they are in neither of the two. One
                        that an aborted transaction took back is none of these.
-    outstanding:       records handed over and not yet answered, or in a transaction that has not ended.
+    outstanding:       records given to the client library and not yet answered, or in a transaction that has not ended.
     retried:           produce requests that the client library sent again.
     latency:           of the last ten seconds.
     errors:            kind of error to how often it was seen.

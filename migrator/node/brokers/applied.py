@@ -71,9 +71,9 @@ async def ask_applied(
     client_id: str,
     security: ClientSecurity = PLAINTEXT,
 ) -> tuple[dict[int, Applied], dict[int, str]]:
-    """By broker id what it has, and by broker id why that is not known.
+    """Ask each broker what it has; by broker id the answers, and why there is none.
 
-    tiered: topics that ZooKeeper calls tiered: of these it is also asked which partitions a broker leads.
+    tiered: topics that ZooKeeper calls tiered: of these each broker is also asked which partitions a broker leads.
     """
 
     async def ask(broker: Broker, connection: BrokerConnection) -> Applied:
@@ -196,5 +196,5 @@ def ask_now(
     client_id: str,
     security: ClientSecurity = PLAINTEXT,
 ) -> tuple[dict[int, Applied], dict[int, str]]:
-    """As `ask_applied`, on a thread without a loop of its own."""
+    """Does what `ask_applied` does, on a thread that has no loop."""
     return asyncio.run(ask_applied(brokers, tiered, listener, client_id, security))

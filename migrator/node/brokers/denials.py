@@ -41,7 +41,7 @@ class _Kind:
 
 
 class Denials:
-    """Of one process, all listeners together. clock: steady; wall: of day; both in seconds."""
+    """What was denied in one process, on all listeners together. clock: steady; wall: of day; both in seconds."""
 
     def __init__(self, clock: Callable[[], float], wall: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -107,5 +107,5 @@ class Denials:
 
 
 def kafka_name(operation: AclOperation) -> str:
-    """As kafka-acls.sh writes it."""
+    """The name that kafka-acls.sh writes."""
     return operation.name.title().replace("_", "")

@@ -66,7 +66,7 @@ class PendingFullSend:
 
 
 class FullSends:
-    """Of one propagator; works from `begin` to `stop`."""
+    """The later full sends of one propagator; it works from `begin` to `stop`."""
 
     def __init__(
         self,
@@ -151,6 +151,7 @@ class FullSends:
                 await self._wake.wait()
                 continue
             gathered_at = gathered_at or loop.time() + GATHER_S
+            # Each send encodes the whole image: brokers that answer shortly one after the other share one.
             if self._is_asking() and loop.time() < gathered_at:
                 await self._woken(gathered_at - loop.time())
                 continue

@@ -49,7 +49,10 @@ class SendEstimate:
 
 
 def rehearse_send(tree: Tree, image: Image, surveys: Mapping[int, Survey], listener: str) -> SendEstimate:
-    """On a thread. image: its brokers are those that will be updated; topics come from the tree."""
+    """Estimate the first full send by making a part of it. Runs on a thread.
+
+    image: its brokers are those that will be updated; topics come from the tree.
+    """
     topics = [reading.topic for reading in tree.topics.values()]
     partitions = sum(len(topic.partitions) for topic in topics)
     sample = _sample(topics, partitions)

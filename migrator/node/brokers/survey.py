@@ -110,7 +110,7 @@ async def ask_all(
 
 
 def reason_of(error: Exception) -> str:
-    """For a person: what was said, and the kind of error only where nothing else tells it."""
+    """The reason in words: what was said, and the kind of error only where nothing else names it."""
     if isinstance(error, TimeoutError):
         return f"no answer within {ASK_TIMEOUT_S:.0f} s"
     return words_of(error)

@@ -45,5 +45,5 @@ def read_encoder(
 
 
 def encoder_of(settings: EncoderSettings | None) -> PasswordEncoder | None:
-    """With this machine's randomness for salts."""
+    """The encoder for these settings; this machine's randomness makes its salts. None without settings."""
     return None if settings is None else PasswordEncoder(settings, os.urandom)

@@ -41,6 +41,6 @@ class VoterAddresses:
         return tuple(NodeEndpoint(node, each.host, each.port) for each in named if each.name == listener)
 
     def described(self, node: int) -> QuorumNode:
-        """As DescribeQuorum shows a voter: on the listener that voters use among themselves."""
+        """The voter for DescribeQuorum, with the listener that voters use among themselves."""
         found = self.endpoints(node, self.listener)
         return QuorumNode(node, tuple(RaftEndpoint(self.listener, each.host, each.port) for each in found))

@@ -1,9 +1,10 @@
-"""The contract between the acts and the loop: what an act may read, what it reports, and what it returns.
+"""The contract between the acts and the loop: what an act works with, reads, reports and returns.
 
 In:   nothing; types only.
-Out:  `DriverView` (read), `ActReporter` (report while an act runs), `ActEnded` (return), and the changes that both
-      carry.
-Elsewhere: who assigns (driver_state.py, called by the loop in driver_node.py), the acts (driver_acts.py names them).
+Out:  `DriverParts` (work with), `DriverView` (read), `ActReporter` (report while an act runs), `ActEnded` (return), and
+      the changes that the last two carry.
+Elsewhere: who assigns (driver_state.py, called by the loop in driver_node.py), the acts and what each of them has
+besides its parts (driver_acts.py).
 Rules: an act never assigns the driver's state. `DriverView` has properties only, so mypy refuses it, and
 tests/unit/test_arrows.py looks for it in the source.
 
@@ -42,6 +43,14 @@ from migrator.driver.unmirrored import Unmirrored
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Position
 from migrator.model.verdict import Verdict
+from migrator.node.config.properties import NodeConfig
+from migrator.node.driver.event_queue import EventQueue
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.voter_observations import QuorumView
+from migrator.node.quorum.hooks import Hooks
+from migrator.node.transport.client_security import ClientSecurity
+from migrator.zk.passwords import PasswordEncoder
+from migrator.zk.session import ZkSession
 
 
 class DriverView(Protocol):
@@ -98,7 +107,7 @@ class ClaimHeld:
 
 @dataclass(frozen=True, slots=True)
 class ClaimDropped:
-    """From here on a change of the claim is this quorum's own."""
+    """This quorum deletes its claim itself: a change of it means nothing from here on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +163,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class CopyAppended:
-    """In one step with the append; no broker has an update that was made from it."""
+    """The append begins in the same step; no broker has an update that was made from the copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +178,7 @@ class Reconciled:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsUnreadable:
-    """By broker: a password in ZooKeeper that cannot be decoded."""
+    """A password in ZooKeeper cannot be decoded; found: by broker."""
 
     found: Mapping[str, Occurrence]
 
@@ -251,3 +260,55 @@ class ActReporter(Protocol):
 
     def changed(self, *changes: Change) -> None:
         """A change that others have to see before the act ends. Safe from an act's thread."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverParts:
+    """What one driver and its acts work with; made before them, and never replaced.
+
+    passwords: encodes those of brokers' configurations; None without their secret. to_brokers: how brokers are reached.
+    now_ms: a clock that never goes back; wall_ms: milliseconds since 1970.
+    """
+
+    now: DriverView
+    progress: ActReporter
+    config: NodeConfig
+    controller: ActiveController
+    session: ZkSession
+    passwords: PasswordEncoder | None
+    quorum: QuorumView
+    events: EventQueue
+    hooks: Hooks
+    to_brokers: ClientSecurity
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+
+
+@dataclass(kw_only=True)
+class HasParts:
+    """Acts of one driver, with short names for the parts that nearly all of them use."""
+
+    parts: DriverParts
+
+    @property
+    def now(self) -> DriverView:
+        return self.parts.now
+
+    @property
+    def progress(self) -> ActReporter:
+        return self.parts.progress
+
+    @property
+    def config(self) -> NodeConfig:
+        return self.parts.config
+
+    @property
+    def controller(self) -> ActiveController:
+        return self.parts.controller
+
+    @property
+    def session(self) -> ZkSession:
+        return self.parts.session
+
+    def now_ms(self) -> int:
+        return self.parts.now_ms()

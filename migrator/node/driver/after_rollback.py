@@ -14,26 +14,19 @@ from dataclasses import dataclass, field
 from migrator.driver.update_requests import reachable
 from migrator.findings.driver import BROKERS_FORWARD_NOTHING
 from migrator.node.brokers.survey import ask_forwarding
-from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import ActEnded, ActReporter
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.transport.client_security import ClientSecurity
+from migrator.node.driver.act import ActEnded, HasParts
 
 LOOK_S = 15.0
 
 
 @dataclass(kw_only=True)
-class AfterRollback:
-    """Of one driver."""
+class AfterRollback(HasParts):
+    """Watches the brokers after a rollback."""
 
-    progress: ActReporter
-    config: NodeConfig
-    controller: ActiveController
-    to_brokers: ClientSecurity
     _before: set[int] = field(default_factory=set, init=False)
 
     async def watch_brokers(self) -> ActEnded:
-        """For as long as this process runs."""
+        """Look at the brokers again and again, for as long as this process runs."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
@@ -42,7 +35,7 @@ class AfterRollback:
         """Ask each broker once; silence at two looks running is named."""
         brokers = reachable(self.controller.image)
         answered, _ = await ask_forwarding(
-            brokers, self.config.inter_broker_listener, str(self.config.node_id), self.to_brokers
+            brokers, self.config.inter_broker_listener, str(self.config.node_id), self.parts.to_brokers
         )
         silent = {broker for broker, forwards in answered.items() if not forwards}
         lasting = sorted(silent & self._before)

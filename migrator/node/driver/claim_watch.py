@@ -42,7 +42,7 @@ CLAIM_LOOK_S: Final = 0.05
 
 
 class ClaimWatch:
-    """Of one driver, on its loop. voters: ids of this quorum."""
+    """Watches the claim of one driver, on its loop. voters: ids of this quorum."""
 
     def __init__(
         self,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,16 +53,14 @@ from migrator.findings.zookeeper import WRITE_REFUSED, ZOOKEEPER_LOST
 from migrator.model.image import NOWHERE
 from migrator.model.values import Mark
 from migrator.node.brokers.step_down import wait_stepped_down
-from migrator.node.config.properties import NodeConfig
 from migrator.node.driver.act import (
     ActEnded,
-    ActReporter,
     ClaimHeld,
     ClaimRefused,
     Concluded,
     CopyShared,
-    DriverView,
     Found,
+    HasParts,
     WindowOpened,
 )
 from migrator.node.driver.claim_watch import ClaimWatch
@@ -73,13 +70,9 @@ from migrator.node.driver.event_queue import LOOK_S
 from migrator.node.driver.persisting import refused
 from migrator.node.driver.retiring import Retirement
 from migrator.node.driver.window_guard import WindowGuard
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.quorum.hooks import Hooks
-from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim, refusal
 from migrator.zk import paths
 from migrator.zk.multi import Multi, MultiOutcome
-from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, ControllerZnode, parse
 
 log = structlog.get_logger()
@@ -102,30 +95,21 @@ _REASONS: Final = {
 
 
 @dataclass(kw_only=True)
-class ClaimActs:
+class ClaimActs(HasParts):
     """The acts of one driver. to_brokers: how brokers are reached."""
 
-    now: DriverView
-    progress: ActReporter
-    config: NodeConfig
-    controller: ActiveController
-    session: ZkSession
-    hooks: Hooks
     divergence: DivergenceWatch
     claim_watch: ClaimWatch
     ephemeral: EphemeralClaim
     guard: WindowGuard
     retirement: Retirement
-    to_brokers: ClientSecurity
-    now_ms: Callable[[], int]
-    wall_ms: Callable[[], int]
 
     # --- the first claim -----------------------------------------------------------------------------------
 
     async def take_over(self) -> ActEnded:
         """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself."""
         self.progress.changed(Found(None))
-        await self.hooks.before("latch")
+        await self.parts.hooks.before("latch")
         await self.controller.mark(Mark.TAKEOVER, takeover_mark(self.now.epoch, time.time(), updating=False))
         try:
             observed = await asyncio.to_thread(read_claim, self.session)
@@ -140,9 +124,10 @@ class ClaimActs:
             if not_made is not None:
                 return await self._not_claimed(not_made)
             log.warning("zk.paths_created", code=PATH_WILL_BE_CREATED.code, paths=missing)
-        await self.hooks.before("claim")
+        await self.parts.hooks.before("claim")
         window = TimeWithoutController(self.now_ms(), self.config.takeover_max_ms)
         self.progress.changed(WindowOpened(window))
+        # Before the claim is sent: it may stand although its answer is lost.
         self.ephemeral.begin(window)
         held = observed.controller
         claim = await (
@@ -165,20 +150,21 @@ class ClaimActs:
     async def _claim_vacant(self, observed: ClaimObservation) -> Claim | None:
         """No ZooKeeper-mode broker is controller: one multi."""
         multi, claim = plan_claim(
-            observed, node=self.config.node_id, kraft_epoch=self.now.epoch, now_ms=self.wall_ms(), ephemeral=True
+            observed, node=self.config.node_id, kraft_epoch=self.now.epoch, now_ms=self.parts.wall_ms(), ephemeral=True
         )
         return claim if await self._claimed(multi, claim) else None
 
     async def _displace(self, observed: ClaimObservation, held: ControllerZnode) -> Claim | None:
         """Take the place of a ZooKeeper-mode controller, wait until it stepped down, then claim (K-27)."""
         broker = self.controller.image.brokers.get(held.brokerid)
+        # It could not be asked whether it stepped down, so it must not be displaced.
         if broker is None:
             reason = f"broker {held.brokerid} is controller and not registered here"
             self.progress.trouble(CLAIM_NOT_POSSIBLE.found(reason=reason))
             log.warning("zk.takeover_refused", reason=reason)
             return None
         multi, displaced = plan_displace(
-            observed, node=self.config.node_id, kraft_epoch=self.now.epoch, now_ms=self.wall_ms()
+            observed, node=self.config.node_id, kraft_epoch=self.now.epoch, now_ms=self.parts.wall_ms()
         )
         started = self.now_ms()
         applied, reason = await self._applied(multi, displaced)
@@ -187,10 +173,10 @@ class ClaimActs:
             return None
         self.guard.watch()
         limit_s = self.config.takeover_max_ms * STEP_DOWN_SHARE / 1000
-        whom = (broker, self.config.inter_broker_listener, self.config.node_id, self.to_brokers)
+        whom = (broker, self.config.inter_broker_listener, self.config.node_id, self.parts.to_brokers)
         await wait_stepped_down(*whom, limit_s=limit_s)
         log.info("zk.controller_stepped_down", broker=held.brokerid, took_ms=self.now_ms() - started)
-        await self.hooks.before("raise epoch")
+        await self.parts.hooks.before("raise epoch")
         multi, claim = plan_raise(displaced)
         if not await self._claimed(multi, claim):
             raise CLAIM_NOT_POSSIBLE.error(reason=f"it was changed while broker {held.brokerid} stepped down")
@@ -234,6 +220,7 @@ class ClaimActs:
         )
         brokers = brokers_of(image)
         judged = judge(observed, known, brokers)
+        # Only then: it is one more read, and no other answer depends on whose tree this is.
         if judged.answer is Answer.CLAIM_AGAIN and not await self._of_this_cluster():
             judged = judge(observed, known, brokers, of_this_cluster=False)
         return known, judged
@@ -277,12 +264,12 @@ class ClaimActs:
             changed = CLAIM_CHANGED.found(found=found_text(observed, judged.stands), expected=expected_text(known))
             self.progress.alarm(CLAIM_CHANGED.code, changed)
             log.warning("claim.made_again", found=changed.text)
-        await self.hooks.before("claim")
+        await self.parts.hooks.before("claim")
         multi, claim = plan_claim(
             observed,
             node=self.config.node_id,
             kraft_epoch=self.now.epoch,
-            now_ms=self.wall_ms(),
+            now_ms=self.parts.wall_ms(),
             ephemeral=False,
             at=at if noted.offset < 0 else noted,
             above=-1 if known.before is None else known.before.zk_epoch,

@@ -24,7 +24,7 @@ from migrator.zk.session import ZkSession
 
 
 class CopyAudit:
-    """Of one driver; opens its session when it is first needed."""
+    """Audits the copies of one driver; opens its session when it is first needed."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
@@ -38,8 +38,8 @@ class CopyAudit:
         self._verified.audit(self._session, copy.by_topic(), copy.rest, _margin(copy), limits)
 
     def under(self, claim: Claim, copy: Copy) -> AuditReport:
-        """After our epoch was seen in ZooKeeper. Raises Z2K-2051 when the claim has ended since, Z2K-2003 when it was
-        changed.
+        """Audit the copy once our epoch stands in ZooKeeper. Raises Z2K-2051 when the claim has ended since, Z2K-2003
+        when it was changed.
         """
         session = self._session
         assert session is not None

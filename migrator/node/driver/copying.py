@@ -10,7 +10,6 @@ Reading, encoding, comparing and the like run on threads, the loop only waits fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,17 +24,19 @@ from migrator.findings.content import CLUSTER_ID_DIFFERS
 from migrator.findings.driver import COPY_DIFFERS, MOVED_WHILE_COPIED
 from migrator.findings.finding import FindingError, Severity
 from migrator.model.image import Position
-from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import ActEnded, ActReporter, Audited, CopyAppended, CopyMade, DriverView, TreeRead
+from migrator.node.driver.act import (
+    ActEnded,
+    Audited,
+    CopyAppended,
+    CopyMade,
+    HasParts,
+    TreeRead,
+)
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.persisting import ClaimPersistence
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.quorum.hooks import Hooks
 from migrator.node.zookeeper.tree_reader import moved_since, read_tree
-from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED
-from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
@@ -43,21 +44,12 @@ SWEEPS_MAX = 3
 
 
 @dataclass(kw_only=True)
-class CopyActs:
+class CopyActs(HasParts):
     """The acts of one driver. claim_audit: the audit under the claim; passwords: of broker configurations."""
 
-    now: DriverView
-    progress: ActReporter
-    config: NodeConfig
-    controller: ActiveController
-    session: ZkSession
-    hooks: Hooks
     claim_watch: ClaimWatch
     persistence: ClaimPersistence
     claim_audit: CopyAudit
-    passwords: PasswordEncoder | None
-    now_ms: Callable[[], int]
-    wall_ms: Callable[[], int]
 
     async def copy(self) -> ActEnded:
         """Read again what changed, encode it, and make sure that nothing changes any more.
@@ -65,7 +57,7 @@ class CopyActs:
         Raises Z2K-1013, Z2K-2012 and what blocks in the content: the window ends, and ZooKeeper mode goes on.
         """
         started = self.now_ms()
-        await self.hooks.before("read")
+        await self.parts.hooks.before("read")
         again = partial(read_tree, self.session, UNLIMITED, claimed_by=self.config.node_id)
         tree = await asyncio.to_thread(again, self.now.tree)
         for _ in range(SWEEPS_MAX):
@@ -78,13 +70,13 @@ class CopyActs:
         ours = self.controller.settings.cluster_id
         if tree.cluster_id != ours:  # the gate saw it at another moment than what else it asks about
             raise CLUSTER_ID_DIFFERS.error(zookeeper=tree.cluster_id, controllers=ours)
-        found = await asyncio.to_thread(content_findings, tree, self.config.waived, self.passwords)
+        found = await asyncio.to_thread(content_findings, tree, self.config.waived, self.parts.passwords)
         blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
         if blocking:
             raise FindingError(blocking[0])
         read = self.now_ms()
-        await self.hooks.before("encode")
-        copy = await asyncio.to_thread(make_copy, tree, self.now.copy, self.passwords)
+        await self.parts.hooks.before("encode")
+        copy = await asyncio.to_thread(make_copy, tree, self.now.copy, self.parts.passwords)
         self.controller.removals.take_places(replicas_gone(self.now.tree, tree))
         log.info(
             "copy.finished",
@@ -99,7 +91,7 @@ class CopyActs:
 
     async def audit(self) -> ActEnded:
         """Compare what would be committed with ZooKeeper, read by another session after our epoch was seen there."""
-        await self.hooks.before("audit")
+        await self.parts.hooks.before("audit")
         copy, claim = self.now.copy, self.now.claim
         assert copy is not None
         assert claim is not None
@@ -115,9 +107,9 @@ class CopyActs:
         """Append the transaction in one run, wait for its commit, heal leaderships, persist the claim."""
         copy = self.now.copy
         assert copy is not None
-        await self.hooks.before("append")
+        await self.parts.hooks.before("append")
         started = self.now_ms()
-        batches = await asyncio.to_thread(lambda: list(transaction_batches(copy, self.wall_ms())))
+        batches = await asyncio.to_thread(lambda: list(transaction_batches(copy, self.parts.wall_ms())))
         async with self.controller.paused():
             base = self.controller.newest
             end = self.controller.next_offset() + sum(count for count, _ in batches) - 1
@@ -134,5 +126,5 @@ class CopyActs:
         healed = await self.controller.heal()
         if healed:
             log.info("leaders.healed", partitions=healed)
-        await self.hooks.before("persist")
+        await self.parts.hooks.before("persist")
         return await self.persistence.persist(position)

@@ -31,7 +31,10 @@ LOOK_S: Final = 0.25
 
 
 class DivergenceWatch:
-    """Of one driver. may_mark: whether it may append to the log now, with this image."""
+    """Observes how far ZooKeeper is behind one driver's log.
+
+    may_mark: whether the driver may append to the log now, with this image.
+    """
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class DivergenceWatch:
             self._divergence.committed(newest, self._now_ms())
 
     def brokers_are(self, image: Image) -> None:
-        """While every broker runs in KRaft mode, a limit is an alarm and blocks no administrator."""
+        """Note the brokers' modes: while every broker runs in KRaft mode, a limit is an alarm and blocks nobody."""
         self._divergence.only_alarms = all_in_kraft_mode(image)
 
     # --- what others see -----------------------------------------------------------------------------------
@@ -108,14 +111,14 @@ class DivergenceWatch:
         )
 
     def refusal(self) -> str | None:
-        """In words for an administrator; None while changes are taken."""
+        """Why changes are refused, in words for an administrator; None while they are taken."""
         finding = self.finding
         return finding.in_full if finding is not None and self._divergence.blocks else None
 
     # --- on the clock --------------------------------------------------------------------------------------
 
     async def run(self, controller: ActiveController) -> None:
-        """For ever. Whether a limit blocks administrators follows the brokers' modes within LOOK_S."""
+        """Observe for ever. Whether a limit blocks administrators follows the brokers' modes within LOOK_S."""
         while True:
             self.brokers_are(controller.newest)
             self.look()

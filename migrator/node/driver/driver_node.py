@@ -12,7 +12,7 @@ Source: KIP-866; R-866-01, 06, 11, 15.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -36,27 +36,18 @@ from migrator.model.draft import Delta
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.background import unexpected
-from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import Act, ActEnded, Concluded
+from migrator.node.driver.act import Act, ActEnded, Concluded, DriverParts
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.divergence_watch import DivergenceWatch
-from migrator.node.driver.driver_state import DriverState, StateReporter, not_mirrored
+from migrator.node.driver.driver_state import DriverState, not_mirrored
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
-from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.mirror_node import Mirror, Mirroring
 from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.propagator import Propagator
-from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
-from migrator.node.leader.voter_observations import QuorumView
-from migrator.node.log.storage import RetiredMark
-from migrator.node.quorum.hooks import Hooks
 from migrator.node.quorum.quiet_time import QuietTime
-from migrator.node.transport.client_security import client_security
 from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
 from migrator.node.zookeeper.presence import Shown
-from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
@@ -77,70 +68,51 @@ class DriverNode:
 
     def __init__(
         self,
-        config: NodeConfig,
-        controller: ActiveController,
-        session: ZkSession,
-        retired_mark: RetiredMark,
-        quorum: QuorumView,
-        *,
+        parts: DriverParts,
         now: DriverState,
         divergence: DivergenceWatch,
-        passwords: PasswordEncoder | None,
-        laboratory: bool,
-        on_retired: Callable[[Occurrence | None], None],
-        close_listener: Callable[[], Awaitable[None]],
-        hooks: Hooks,
+        *,
         calm: QuietTime,
-        now_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
+        on_retired: Callable[[Occurrence | None], None],
     ) -> None:
-        """now, divergence, passwords: what the gatekeeper of the active controller reads too; they are made before it.
+        """now: the state that `parts` shows and reports to; the gatekeeper of the active controller reads it too.
 
-        on_retired: called with the finding once the log is retired. calm: when cycles of objects are not collected.
+        divergence: as the gatekeeper has it. calm: when cycles of objects are not collected. on_retired: called with
+        the finding once the log is retired.
         """
-        self.config = config
-        self.controller = controller
-        self.session = session
-        self.retired_mark = retired_mark
-        self.quorum = quorum
+        session, config = parts.session, parts.config
+        self.parts = parts
         self.now = now
         self.divergence = divergence
-        self.passwords = passwords
-        self.laboratory = laboratory
-        self.hooks = hooks
-        self.close_listener = close_listener
-        self.now_ms = now_ms
-        self.wall_ms = wall_ms
-        self.progress = StateReporter(now)
         self.only_kraft = OnlyKraft()
-        self.events = EventQueue()
-        self.to_brokers = client_security(config.security.get(config.inter_broker_listener))
-        self.mirroring = Mirroring(session, passwords, self)
+        self.mirroring = Mirroring(session, parts.passwords, self)
         self._quiet_time = calm
         self._on_retired = on_retired
         self._loop = asyncio.get_running_loop()
-        self.operations = DriverOperations(now, now_ms)
-        self.ephemeral = EphemeralClaim(now, self.progress, now_ms, lambda: session.renew(), self.events.watch_task)
+        self.operations = DriverOperations(now, parts.now_ms)
+        self.ephemeral = EphemeralClaim(
+            now, parts.progress, parts.now_ms, lambda: session.renew(), parts.events.watch_task
+        )
         self.claim_watch = ClaimWatch(
             now,
-            self.progress,
-            controller,
+            parts.progress,
+            parts.controller,
             session,
             config.voter_ids,
-            self.events,
+            parts.events,
             on_outage=self._forget_commits,
             shown=Shown(session, config.node_id),
             noted=KraftBrokersNoted(session),
         )
         self.propagator = Propagator(
             config,
-            controller,
-            self.progress,
-            self.events,
-            security=self.to_brokers,
-            now_ms=now_ms,
+            parts.controller,
+            parts.progress,
+            parts.events,
+            security=parts.to_brokers,
+            now_ms=parts.now_ms,
             look_at_claim=self.claim_watch.look,
-            full_updates=hooks.full_updates,
+            full_updates=parts.hooks.full_updates,
         )
 
     @property
@@ -153,12 +125,12 @@ class DriverNode:
     def led(self, epoch: int) -> None:
         """This node leads and its first records are committed."""
         self.now.led_epoch = epoch
-        image = self.controller.image
-        self.events.interrupt(entry(image.migration, latched=Mark.TAKEOVER in image.marks))
+        image = self.parts.controller.image
+        self.parts.events.interrupt(entry(image.migration, latched=Mark.TAKEOVER in image.marks))
 
     def lost_leadership(self) -> None:
         """An act that still runs keeps the old epoch: nothing that it sends in that epoch is accepted any more."""
-        self.events.interrupt(Happened.LEADERSHIP_LOST)
+        self.parts.events.interrupt(Happened.LEADERSHIP_LOST)
 
     def session_changed(self, what: str) -> None:
         """Called from the session's thread. After a reconnect every watch is gone, so look at once.
@@ -166,7 +138,7 @@ class DriverNode:
         Nothing more is written for a session that ended: the claim is read again first, in SYNCING.
         """
         log.info("zookeeper.session", state=what)
-        self._loop.call_soon_threadsafe(self.events.wake)
+        self._loop.call_soon_threadsafe(self.parts.events.wake)
         if what == "connected":
             self.claim_watch.fired()
         elif what == "lost":
@@ -179,13 +151,13 @@ class DriverNode:
 
     def request_takeover(self) -> bool:
         """An operator requests the takeover; False when the operation is refused."""
-        self.events.call()
+        self.parts.events.call()
         return self.operations.request_takeover()
 
     def cancel_takeover(self) -> bool:
         """An operator cancels the takeover; False when there was no operation, it has begun, or begins by itself."""
         withdrawn = self.operations.cancel_takeover()
-        return withdrawn and (self.config.gates != "auto" or self.now.state is State.ABORTED)
+        return withdrawn and (self.parts.config.gates != "auto" or self.now.state is State.ABORTED)
 
     def request_abort(self, reason: str) -> bool:
         """Abort the window; False when there is nothing to abort any more."""
@@ -199,23 +171,24 @@ class DriverNode:
         """An operator requests the rollback; False when the operation is refused."""
         kept = self.operations.request_rollback()
         if self.operations.rollback:
-            self.events.interrupt(Happened.ROLLBACK_REQUESTED)
+            self.parts.events.interrupt(Happened.ROLLBACK_REQUESTED)
         return kept
 
     # --- commits -------------------------------------------------------------------------------------------
 
     def published(self, delta: Delta) -> None:
         """A commit became visible: write it to ZooKeeper, and update brokers."""
-        self.events.wake()
+        self.parts.events.wake()
+        # The gate waits for brokers, and for nothing else that is committed: it need not look at each NoOp.
         if delta.brokers:
-            self.events.call()
+            self.parts.events.call()
         self._note_what_surveys_miss(delta)
         self.only_kraft.published(delta)
         if any(new is not None and not new.migrating for new in map(delta.after.brokers.get, delta.brokers)):
             self.claim_watch.look()  # which notes brokers in KRaft mode; some of them cause no write to ZooKeeper
         if self.now.state is State.RESUMING and not delta.is_empty:
             self.divergence.committed(delta.after.position.offset)
-        if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
+        if self.now.claim is None or self.parts.controller.image.migration is not MigrationState.MIGRATION:
             return
         if self.now.state is State.FENCED:
             return  # another process is the active controller: nothing is sent to ZooKeeper or to brokers from here
@@ -261,7 +234,7 @@ class DriverNode:
             self.propagator.mirrored(position)
         except Exception as error:  # as of a commit
             self._not_updated("updating brokers from what ZooKeeper has now", position.offset, error)
-        self.events.wake()
+        self.parts.events.wake()
 
     def on_unmirrored(self, found: tuple[Unmirrored, ...]) -> None:
         self.now.unmirrored = found
@@ -270,7 +243,7 @@ class DriverNode:
     def on_broken(self, reason: str) -> None:
         self.now.broken = reason
         self.now.wait_because(f"ZooKeeper did not take a write ({reason}); reading and comparing again")
-        self.events.interrupt(Happened.MIRROR_BROKEN)
+        self.parts.events.interrupt(Happened.MIRROR_BROKEN)
 
     # --- the loop ------------------------------------------------------------------------------------------
 
@@ -288,7 +261,7 @@ class DriverNode:
         task = None if act is None else asyncio.create_task(self._guarded(act), name=f"act-{self.now.state}")
         try:
             while True:
-                interrupt = asyncio.create_task(self.events.get())
+                interrupt = asyncio.create_task(self.parts.events.get())
                 waiting = {interrupt} if task is None else {interrupt, task}
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if interrupt in done:
@@ -297,6 +270,7 @@ class DriverNode:
                     happened = interrupt.result()
                     if isinstance(happened, BaseException):
                         raise happened
+                    # The end of a window that comes after the append is too late: an abort would lose the copy.
                     late = is_late(happened, fresh_copy=self.now.fresh_copy)
                     if move(self.now.state, happened) is not None and not late:
                         return happened
@@ -323,6 +297,7 @@ class DriverNode:
                 return Happened.LEADERSHIP_LOST
             except Exception as fault:
                 error = self._named(fault)
+                # Nothing is appended yet, and ZooKeeper may answer again within the window.
                 if in_copy(self.now.state) and error.code == ZOOKEEPER_LOST.code:
                     happened = await self._ride_out(error)
                     if happened is None:
@@ -335,14 +310,14 @@ class DriverNode:
                     return Happened.WINDOW_FAILED
                 self.now.wait_because(str(error))
                 self.now.trouble = error.occurrence
-                late = too_late(self.now.window, self.now_ms(), error.occurrence, fresh_copy=self.now.fresh_copy)
+                late = too_late(self.now.window, self.parts.now_ms(), error.occurrence, fresh_copy=self.now.fresh_copy)
                 if late is not None:
                     return self._take(ActEnded(Happened.MUST_ROLL_BACK, (Concluded(late),)))
                 await asyncio.sleep(pause_s)
                 pause_s = AGAIN_S if self.now.window is not None else min(2 * pause_s, AGAIN_MAX_S)
 
     def _take(self, ended: ActEnded) -> Happened:
-        self.progress.changed(*ended.changed)
+        self.parts.progress.changed(*ended.changed)
         return ended.happened
 
     def _named(self, error: Exception) -> FindingError:
@@ -374,9 +349,10 @@ class DriverNode:
         return None
 
     async def _enter(self, state: State, happened: Happened) -> None:
-        self.now.enter(state, happened, self.now_ms())
+        self.now.enter(state, happened, self.parts.now_ms())
         if state is State.TAKING_OVER:
             self.now.abandoned = False
+        # The cluster may be waiting for its controller: a collection of cycles would make it wait longer.
         if in_window(state) or state is State.RESUMING:
             self._quiet_time.begin()
         else:
@@ -389,7 +365,7 @@ class DriverNode:
         if happened is Happened.CLAIM_LOST:
             self.now.drop_claim()
         if state is State.RESUMING:
-            self.divergence.resume(self.controller.image)
+            self.divergence.resume(self.parts.controller.image)
         if state is State.ABORTING:
             self.now.exported = None
         if state is State.ABORTED:
@@ -413,9 +389,9 @@ class DriverNode:
         self.now.reason = reason
         self.now.finding = finding
         self.now.abandoned = True
-        self.events.interrupt(Happened.WINDOW_FAILED)
+        self.parts.events.interrupt(Happened.WINDOW_FAILED)
 
     def _close_window(self) -> None:
         window = self.now.window
-        self.now.window_ms = None if window is None else self.now_ms() - window.opened_ms
+        self.now.window_ms = None if window is None else self.parts.now_ms() - window.opened_ms
         self.now.window = None

@@ -57,7 +57,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class DriverState:
-    """Of one driver.
+    """The state of one driver, which its loop assigns.
 
     trouble: what holds up the act of this state, or wants attention meanwhile; `finding` is about how states ended.
     """
@@ -212,7 +212,7 @@ class DriverState:
 
 
 class StateReporter:
-    """What acts and parts of one driver report (`act.Progress`), assigned to its state. The loop makes it."""
+    """What acts and parts of one driver report (`act.ActReporter`), assigned to its state. The loop makes it."""
 
     def __init__(self, now: DriverState) -> None:
         self._now = now

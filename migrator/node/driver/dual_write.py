@@ -9,7 +9,6 @@ Elsewhere: writing commits to ZooKeeper (mirror_node.py), broker updates (propag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,26 +23,21 @@ from migrator.model.values import Mark
 from migrator.node.background import attempted
 from migrator.node.driver.act import (
     ActEnded,
-    ActReporter,
     CopyShared,
-    DriverView,
     Found,
+    HasParts,
     OrdersObserved,
     ReplacingObserved,
 )
-from migrator.node.driver.event_queue import LOOK_S, EventQueue
+from migrator.node.driver.event_queue import LOOK_S
 from migrator.node.driver.mirror_node import Mirroring, versions_lag
 from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.propagator import Propagator
 from migrator.node.driver.updating_brokers import name_not_updated
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.quorum.hooks import Hooks
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import missing_places, read_registrations
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
-from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import ZkSession
 
 NOT_FOLLOWING_EVERY_MS = 5_000
 CHANGED_SHOWN_MS = 3_600_000
@@ -53,24 +47,16 @@ ODD_REGISTRATIONS = "odd registrations"
 
 
 @dataclass(kw_only=True)
-class DualWriteActs:
+class DualWriteActs(HasParts):
     """The act of one driver. passwords: with which brokers' passwords are written; None without their secret."""
 
-    now: DriverView
-    progress: ActReporter
-    controller: ActiveController
-    session: ZkSession
-    hooks: Hooks
     mirroring: Mirroring
     propagator: Propagator
-    passwords: PasswordEncoder | None
     operations: DriverOperations
-    events: EventQueue
-    now_ms: Callable[[], int]
 
     async def dual_write(self) -> ActEnded:
         """Stay until an operator requests a rollback or a write fails."""
-        await self.hooks.before("enter dual-write")
+        await self.parts.hooks.before("enter dual-write")
         if Mark.TAKEOVER in self.controller.newest.marks:
             await self.controller.mark(Mark.TAKEOVER, "")
         self.progress.changed(CopyShared(), Found(next(iter(self.now.unreadable.values()), None)))
@@ -91,7 +77,7 @@ class DualWriteActs:
                 self.mirroring.mirror.raise_versions()
             silence = self.propagator.silence()
             self.progress.status(self._status(silence))
-            await self.events.changed(LOOK_S if is_away(self.now.trouble) or silence else 5.0)
+            await self.parts.events.changed(LOOK_S if is_away(self.now.trouble) or silence else 5.0)
 
     def _status(self, silence: str) -> str:
         mirror, trouble = self.mirroring.mirror, self.now.trouble
@@ -151,7 +137,7 @@ class DualWriteActs:
         found = None
         try:
             observed = await asyncio.to_thread(read_claim, self.session)
-            look = partial(against_stock, encodes=self.passwords is not None)
+            look = partial(against_stock, encodes=self.parts.passwords is not None)
             found = await asyncio.to_thread(look, image, observed, claim, orders)
         except FindingError:
             return  # `_look_for` names it

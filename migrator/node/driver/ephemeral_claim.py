@@ -30,7 +30,10 @@ NOT_LEADING: Final = frozenset({State.IDLE, State.FENCED})
 
 
 class EphemeralClaim:
-    """Of one driver, on its loop. renew: ends the session and begins another; blocks."""
+    """Ends the session of an ephemeral claim in time, on the loop of one driver.
+
+    renew: ends the session and begins another; blocks.
+    """
 
     def __init__(
         self,

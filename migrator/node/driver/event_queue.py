@@ -18,7 +18,7 @@ LOOK_S: Final = 0.5
 
 
 class EventQueue:
-    """Of one driver, on its loop."""
+    """The events of one driver, on its loop."""
 
     def __init__(self) -> None:
         self._interrupts: asyncio.Queue[Happened | BaseException] = asyncio.Queue()

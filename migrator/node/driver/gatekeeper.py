@@ -31,7 +31,7 @@ def may_write(now: DriverView, image: Image) -> bool:
 
 
 class DriverGatekeeper:
-    """Of one driver. passwords: as ZooKeeper has them encoded."""
+    """Speaks for one driver. passwords: encodes as ZooKeeper has them."""
 
     def __init__(
         self, now: DriverView, session: Connected, divergence: DivergenceWatch, passwords: PasswordEncoder | None

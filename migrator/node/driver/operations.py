@@ -26,7 +26,7 @@ TAKEOVER_KEPT_MS: Final = round(1000 * TAKEOVER_KEPT_S)
 
 
 class DriverOperations:
-    """Of one driver, on its loop."""
+    """The operations that one driver keeps, on its loop."""
 
     def __init__(self, now: DriverView, now_ms: Callable[[], int]) -> None:
         self._now = now

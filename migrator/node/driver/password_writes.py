@@ -23,7 +23,10 @@ from migrator.zk.passwords import PasswordEncoder, why_not_kept
 async def unmirrored(
     request: Message, image: Image, encoder: PasswordEncoder | None, unreadable: Mapping[str, Occurrence]
 ) -> Mapping[str, Occurrence]:
-    """By broker, "" for all. unreadable: those of which ZooKeeper has passwords that cannot be decoded."""
+    """Why a broker's configuration could not follow, by broker ("" for all).
+
+    unreadable: brokers of which ZooKeeper has passwords that cannot be decoded.
+    """
     if not isinstance(request, (AlterConfigsRequest, IncrementalAlterConfigsRequest)):
         return {}
     if image.migration is not MigrationState.MIGRATION:

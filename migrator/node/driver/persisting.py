@@ -9,7 +9,6 @@ Until then the claim ends with the session, and while that lives no other proces
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from migrator.driver.claim import plan_persist, still_ours
@@ -17,7 +16,7 @@ from migrator.driver.machine import Happened
 from migrator.driver.window import too_late
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.model.image import Position
-from migrator.node.driver.act import ActEnded, ActReporter, ClaimHeld, Concluded, DriverView
+from migrator.node.driver.act import ActEnded, ClaimHeld, Concluded, HasParts
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.node.zookeeper.claims import refusal
@@ -28,23 +27,18 @@ PERSIST_AGAIN_S = 0.2
 
 
 @dataclass(kw_only=True)
-class ClaimPersistence:
-    """Of one driver."""
+class ClaimPersistence(HasParts):
+    """Makes the claim of one driver outlive its session."""
 
-    now: DriverView
-    progress: ActReporter
-    session: ZkSession
     claim_watch: ClaimWatch
     ephemeral: EphemeralClaim
-    now_ms: Callable[[], int]
-    wall_ms: Callable[[], int]
 
     async def persist(self, position: Position) -> ActEnded:
         """Try again and again, while the claim stands and the window has time."""
         claim = self.now.claim
         assert claim is not None
         while True:
-            multi, persisted = plan_persist(claim, position, self.wall_ms())
+            multi, persisted = plan_persist(claim, position, self.parts.wall_ms())
             reason = await refused(self.session, multi)
             if reason is None:
                 break

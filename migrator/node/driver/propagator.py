@@ -59,7 +59,10 @@ class _Updating:
 
 
 class Propagator:
-    """Of one driver, on its loop. broker_updates: None until the first full send of this leadership leaves."""
+    """Sends the broker updates of one driver, on its loop.
+
+    broker_updates: None until the first full send of this leadership leaves.
+    """
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class Propagator:
         self._unsent.clear()
 
     def begin(self, broker_updates: BrokerUpdates, first: Guarded) -> None:
-        """From here on commits become broker updates; those that came while the full send was encoded go first."""
+        """Turn commits into broker updates from here on; those that came while the full send was encoded go first."""
         self.channels.follow(reachable(self._controller.image))
         self.broker_updates = broker_updates
         self._queue(first.leaving())
@@ -204,7 +207,7 @@ class Propagator:
         return [] if self.broker_updates is None else self.full_sends.underway(self.broker_updates)
 
     def why_not_updated(self) -> dict[int, dict[str, Any]]:
-        """For each broker that can be reached and has not acknowledged everything: the reason, and since when."""
+        """The reason, and since when, for each broker that can be reached and has not acknowledged everything."""
         return (
             {}
             if self.broker_updates is None

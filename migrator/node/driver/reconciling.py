@@ -9,7 +9,7 @@ Elsewhere: what is written (driver.mirror), the broker updates that follow (upda
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -32,14 +32,12 @@ from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
 from migrator.model.values import Mark
-from migrator.node.config.properties import NodeConfig
 from migrator.node.driver.act import (
     ActEnded,
-    ActReporter,
     Concluded,
     ConfigsUnreadable,
-    DriverView,
     Found,
+    HasParts,
     Reconciled,
     TreeRead,
 )
@@ -47,9 +45,7 @@ from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.mirror_node import Mirroring
 from migrator.node.driver.propagator import Propagator
 from migrator.node.driver.updating_brokers import UpdateActs
-from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
-from migrator.node.quorum.hooks import Hooks
 from migrator.node.zookeeper.amending import amended
 from migrator.node.zookeeper.claims import refusal
 from migrator.node.zookeeper.tree_reader import descendants, descendants_of, read_tree
@@ -59,28 +55,19 @@ from migrator.zk import paths
 from migrator.zk.multi import Delete, Multi, MultiOutcome
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED
-from migrator.zk.session import ZkSession
 from migrator.zk.znodes import parse_ordered_moves
 
 log = structlog.get_logger()
 
 
 @dataclass(kw_only=True)
-class ReconcileActs:
+class ReconcileActs(HasParts):
     """The act of one driver. updates: what brokers get while ZooKeeper cannot be reconciled."""
 
-    now: DriverView
-    progress: ActReporter
-    config: NodeConfig
-    controller: ActiveController
-    session: ZkSession
-    hooks: Hooks
     claim_watch: ClaimWatch
     mirroring: Mirroring
     propagator: Propagator
     updates: UpdateActs
-    passwords: PasswordEncoder | None
-    now_ms: Callable[[], int]
     _failed_in_a_row: int = field(default=0, init=False)
     _may_have_written: bool = field(default=False, init=False)
     """False until the first reconcile of a fresh copy: until then this process wrote its claim alone."""
@@ -104,7 +91,7 @@ class ReconcileActs:
         return ended
 
     async def _reconcile(self) -> ActEnded:
-        await self.hooks.before("reconcile")
+        await self.parts.hooks.before("reconcile")
         observed, session_id = await self._claim_in_one_session()
         claim = self.now.claim
         assert claim is not None
@@ -180,7 +167,7 @@ class ReconcileActs:
         if copied is None:
             log.warning("zk.not_compared_with_copy", reason="a snapshot has the copy and what came after it")
             return None
-        return await asyncio.to_thread(foreign_since_commit, copied, tree, image, self.passwords)
+        return await asyncio.to_thread(foreign_since_commit, copied, tree, image, self.parts.passwords)
 
     # --- before the difference -----------------------------------------------------------------------------
 
@@ -243,12 +230,12 @@ class ReconcileActs:
 
     async def _write_difference(self, tree: Tree, target: Image, claim: Claim) -> tuple[MirrorPlan, frozenset[str]]:
         """What was written, and the brokers whose configuration was left alone because it cannot be read."""
-        delta = await asyncio.to_thread(_difference, tree, target, self.passwords)
+        delta = await asyncio.to_thread(_difference, tree, target, self.parts.passwords)
         self._refuse_to_delete_what_only_zookeeper_has(delta)
         unreadable = await asyncio.to_thread(self._unreadable, tree)
         self.progress.changed(ConfigsUnreadable(unreadable))
         shape = await asyncio.to_thread(self._shape, tree, delta, frozenset(unreadable))
-        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, self.passwords)
+        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, self.parts.passwords)
         await asyncio.to_thread(self._write, planned.multis)
         return planned, shape.unreadable
 
@@ -286,7 +273,7 @@ class ReconcileActs:
 
     def _unreadable(self, tree: Tree) -> Mapping[str, Occurrence]:
         """Brokers whose passwords another program encrypted meanwhile: they are neither written nor forgotten."""
-        found = clear_broker_configs(tree, self.passwords)
+        found = clear_broker_configs(tree, self.parts.passwords)
         for each in found.problems:
             log.warning("zk.password_unreadable", code=each.code, reason=each.text)
         return found.unreadable

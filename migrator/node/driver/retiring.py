@@ -10,9 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from migrator.model.values import Mark
-from migrator.node.driver.act import ActReporter
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.leader.voter_observations import QuorumView
+from migrator.node.driver.act import HasParts
 from migrator.node.log.storage import RetiredMark
 
 SPREAD_S = 2.0
@@ -20,16 +18,13 @@ SPREAD_S = 2.0
 
 
 @dataclass(kw_only=True)
-class Retirement:
-    """Of one driver."""
+class Retirement(HasParts):
+    """Retires the log of one driver."""
 
-    progress: ActReporter
-    controller: ActiveController
     retired_mark: RetiredMark
-    quorum: QuorumView
 
     async def retire(self, text: str) -> None:
         """Returns when a majority has the mark, and all voters have it or the time is over."""
         await self.controller.mark(Mark.RETIRED, text)
         await asyncio.to_thread(self.retired_mark.write, text)
-        await self.quorum.known_to_all(SPREAD_S, self.progress.waiting)
+        await self.parts.quorum.known_to_all(SPREAD_S, self.progress.waiting)

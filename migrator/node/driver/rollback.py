@@ -34,18 +34,14 @@ from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import Mark
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import ActEnded, ActReporter, Audited, ClaimDropped, DriverView, Found
+from migrator.node.driver.act import ActEnded, Audited, ClaimDropped, Found, HasParts
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.driver_state import not_mirrored
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
-from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.mirror_node import Mirroring, versions_lag
 from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.propagator import Propagator
 from migrator.node.driver.retiring import Retirement
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.leader.voter_observations import QuorumView
-from migrator.node.quorum.hooks import Hooks
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.kraft_brokers import forget_kraft_brokers
 from migrator.node.zookeeper.tree_reader import missing_places, read_tree
@@ -69,7 +65,7 @@ QUIET_MAX_S = 30.0
 
 
 def finish(config: NodeConfig, mark: str) -> None:
-    """At the start of a process whose log carries the mark: if the claim still stands, delete it now.
+    """Delete the claim if it still stands, at the start of a process whose log carries the mark.
 
     Raises Z2K-2001 or Z2K-2002 when ZooKeeper does not answer: then it is not known, and the next start asks again.
     """
@@ -94,34 +90,25 @@ def finish(config: NodeConfig, mark: str) -> None:
 
 
 @dataclass(kw_only=True)
-class RollbackActs:
+class RollbackActs(HasParts):
     """The acts of one driver. close_listener: brokers reach this node no more."""
 
-    now: DriverView
-    progress: ActReporter
-    config: NodeConfig
-    controller: ActiveController
-    session: ZkSession
-    quorum: QuorumView
-    hooks: Hooks
     claim_watch: ClaimWatch
     ephemeral: EphemeralClaim
     mirroring: Mirroring
     propagator: Propagator
     operations: DriverOperations
     retirement: Retirement
-    events: EventQueue
     close_listener: Callable[[], Awaitable[None]]
-    now_ms: Callable[[], int]
 
     # --- abort ---------------------------------------------------------------------------------------------
 
     async def abort_takeover(self) -> ActEnded:
-        """Before the commit: delete the claim of this quorum, also one that an earlier leader left or still sends."""
+        """Delete the claim of this quorum before the commit, also one that an earlier leader left or still sends."""
         self.progress.changed(ClaimDropped())
         if Mark.TAKEOVER not in self.controller.newest.marks:  # ABORTED has to outlive this node
             await self.controller.mark(Mark.TAKEOVER, "aborted before the claim")
-        await self.hooks.before("abandon")
+        await self.parts.hooks.before("abandon")
         while True:
             observed = await self.claim_watch.observed()
             multi, is_claimed = way_back(observed, self.config.voter_ids, self.now.epoch)
@@ -139,7 +126,7 @@ class RollbackActs:
     # --- rollback -----------------------------------------------------------------------------------------
 
     async def rollback(self) -> ActEnded:
-        """From dual-write, with every broker in ZooKeeper mode."""
+        """Go back from dual-write, with every broker in ZooKeeper mode."""
         self.operations.begun()
         self.progress.alarm(REFUSED, None)
         try:
@@ -162,11 +149,11 @@ class RollbackActs:
         return await self._leave(highest)
 
     async def roll_back_early(self) -> ActEnded:
-        """After the commit, but before the first broker update: leave at once; this log is retired."""
+        """Leave at once, after the commit but before the first broker update; this log is retired."""
         return await self._leave(-1, leaves_orders=True)
 
     def _refuse_with_brokers_or_voters(self) -> None:
-        stock, foreign = self.quorum.stock_voters(), self.quorum.foreign_voters()
+        stock, foreign = self.parts.quorum.stock_voters(), self.parts.quorum.foreign_voters()
         found = refuse_rollback(self.controller.image.brokers.values(), len(self.config.voters), stock, foreign)
         if found is not None:
             raise FindingError(found)
@@ -207,10 +194,11 @@ class RollbackActs:
             if self.mirroring.mirror is not None and is_quiet:
                 return
             reason = silence or f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
+            # Without a mirror nothing gets quiet by waiting: dual-write has to make one first.
             if self.mirroring.mirror is None or self.now_ms() > deadline:
                 raise ROLLBACK_NOT_POSSIBLE.error(reason=reason)
             self.progress.waiting(reason)
-            await self.events.changed(0.1)
+            await self.parts.events.changed(0.1)
 
     def _compare(self) -> tuple[AuditReport, int]:
         """On a thread: the log as it is on disk against ZooKeeper, and the highest epoch in any state."""
@@ -237,13 +225,13 @@ class RollbackActs:
         """The mark first: from then on this log is never used again, whatever happens next."""
         claim = self.now.claim
         assert claim is not None
-        await self.hooks.before("mark rolled back")
+        await self.parts.hooks.before("mark rolled back")
         left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch, leaves_orders)
         self.progress.changed(ClaimDropped())  # from here on this quorum changes it, or a voter that knows the mark
         await self.retirement.retire(msgspec.json.encode(left).decode())
-        await self.hooks.before("close listener")
+        await self.parts.hooks.before("close listener")
         await self.close_listener()
-        await self.hooks.before("roll back")
+        await self.parts.hooks.before("roll back")
         for number in count():
             observed = await self.claim_watch.observed()
             try:

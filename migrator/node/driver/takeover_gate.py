@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -31,36 +31,30 @@ from migrator.findings.finding import Occurrence
 from migrator.model.values import Mark
 from migrator.node.brokers.send_rehearsal import rehearse_send
 from migrator.node.brokers.survey import ask_denied, ask_settings, survey_brokers
-from migrator.node.config.properties import NodeConfig, controller_settings
+from migrator.node.config.properties import controller_settings
 from migrator.node.driver.act import (
     ActEnded,
-    ActReporter,
     BrokersSurveyed,
     Concluded,
     CopyMade,
-    DriverView,
     Exported,
     Found,
     GateAsked,
+    HasParts,
     TreeRead,
 )
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.copy_audit import CopyAudit
-from migrator.node.driver.event_queue import LOOK_S, EventQueue
+from migrator.node.driver.event_queue import LOOK_S
 from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.window_guard import live_brokers
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.leader.voter_observations import QuorumView
 from migrator.node.on_thread import on_thread
-from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.exports import Exports
 from migrator.node.zookeeper.request_limits import RequestLimits, ask_servers
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.zk import paths
-from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import CONSIDERATE, UNLIMITED
-from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
@@ -75,7 +69,7 @@ EXPORT_FRESH_MS = 60 * 60 * 1_000
 
 
 def pause_s(least_s: float, look_ms: int, waited_ms: int) -> float:
-    """Until the next look, unless an operation is requested, or a broker comes or goes.
+    """The pause before the next look, unless an operation is requested, or a broker comes or goes.
 
     look_ms: how long this look took. waited_ms: from what last cut a pause short to the beginning of this look.
     """
@@ -84,23 +78,13 @@ def pause_s(least_s: float, look_ms: int, waited_ms: int) -> float:
 
 
 @dataclass(kw_only=True)
-class GateActs:
+class GateActs(HasParts):
     """The acts of one driver. copy_audit: compares ahead what a takeover would commit. laboratory: fewer voters do."""
 
-    now: DriverView
-    progress: ActReporter
-    config: NodeConfig
-    controller: ActiveController
-    session: ZkSession
-    quorum: QuorumView
     claim_watch: ClaimWatch
     operations: DriverOperations
-    events: EventQueue
     copy_audit: CopyAudit
-    passwords: PasswordEncoder | None
-    to_brokers: ClientSecurity
     laboratory: bool
-    now_ms: Callable[[], int]
     _read_ms: int = field(default=0, init=False)
     _encode_ms: int = field(default=0, init=False)
     _exported_ms: int = field(default=0, init=False)
@@ -123,19 +107,19 @@ class GateActs:
     # --- waiting -------------------------------------------------------------------------------------------
 
     async def wait_quorum(self) -> ActEnded:
-        """Until every voter is registered with the migration enabled."""
+        """Wait until every voter is known with the migration enabled."""
         while True:
             known = await self._voters_enabled()
             missing = [voter for voter in self.config.voter_ids if voter not in known]
             if not missing:
                 return ActEnded(Happened.QUORUM_READY)
             self.progress.waiting(f"controllers {missing} did not make themselves known yet")
-            await self.events.changed(LOOK_S)
+            await self.parts.events.changed(LOOK_S)
 
     async def _voters_enabled(self) -> Mapping[int, bool]:
         """Voters that are known, and whether each has the migration enabled (gate.voters_enabled)."""
         image = self.controller.image
-        asked = {} if can_register(image) else await self.quorum.migration_enabled()
+        asked = {} if can_register(image) else await self.parts.quorum.migration_enabled()
         return voters_enabled(image, {self.config.node_id: self.config.migration_enabled, **asked})
 
     async def wait_brokers(self) -> ActEnded:
@@ -171,7 +155,7 @@ class GateActs:
     async def _rest(self, least_s: float, began_ms: int) -> None:
         """After a look that began then. Commits do not cut it short: there is one every half second."""
         look_ms = self.now_ms() - began_ms - self._silence_ms
-        if await self.events.called(pause_s(least_s, look_ms, began_ms - self._waiting_since_ms)):
+        if await self.parts.events.called(pause_s(least_s, look_ms, began_ms - self._waiting_since_ms)):
             self._waiting_since_ms = self.now_ms()
 
     async def _missing_brokers(self) -> str | None:
@@ -208,7 +192,7 @@ class GateActs:
         brokers = reachable(self.controller.image)
         if self.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
             self.progress.changed(Exported(None))  # what is kept from days ago is no way back from today
-        whom = (brokers, self.config.inter_broker_listener, str(self.config.node_id), self.to_brokers)
+        whom = (brokers, self.config.inter_broker_listener, str(self.config.node_id), self.parts.to_brokers)
         asked_ms = self.now_ms()
         surveys, failed = await survey_brokers(*whom)
         self.progress.changed(BrokersSurveyed(surveys))
@@ -224,7 +208,7 @@ class GateActs:
             observed=observed,
             image=self.controller.image,
             voters=self.config.voter_ids,
-            foreign_voters=self.quorum.foreign_voters(),
+            foreign_voters=self.parts.quorum.foreign_voters(),
             voters_enabled=await self._voters_enabled(),
             kraft_epoch=self.now.epoch,
             heartbeat_age_ms=self.controller.heartbeat_ages_ms(),
@@ -243,7 +227,7 @@ class GateActs:
             ours=replace(controller_settings(self.config), level=self.controller.image.metadata_version),
             broker_settings=settings,
             settings_unread=silent,
-            passwords=self.passwords,
+            passwords=self.parts.passwords,
             limits={each.server: each.passed for each in limits if not each.unknown},
             limits_unknown={each.server: each.unknown for each in limits if each.unknown},
             jute_maxbuffer=self.config.jute_maxbuffer,
@@ -269,7 +253,7 @@ class GateActs:
             started = time.monotonic()
             tree = read_tree(self.session, limits, before)
             read = time.monotonic()
-            copy = make_copy(tree, copy, self.passwords)
+            copy = make_copy(tree, copy, self.parts.passwords)
             self._read_ms = int((read - started) * 1000)
             self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
             self.copy_audit.ahead(copy, limits)
@@ -296,4 +280,4 @@ class GateActs:
             if self.operations.takeover:
                 await self.controller.mark(Mark.TAKEOVER, "")
                 return ActEnded(Happened.UNLATCHED, (Found(None),))
-            await self.events.changed(5.0)
+            await self.parts.events.changed(5.0)

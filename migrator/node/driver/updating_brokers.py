@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
@@ -25,14 +25,18 @@ from migrator.driver.window import too_late
 from migrator.findings.driver import FULL_SEND_INCOMPLETE, SURVEY_FAILED, UPDATED_FIRST
 from migrator.model.values import Mark
 from migrator.node.brokers.survey import survey_brokers
-from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import ActEnded, ActReporter, BrokersSurveyed, Concluded, CopyShared, DriverView, Found
-from migrator.node.driver.event_queue import LOOK_S, EventQueue
+from migrator.node.driver.act import (
+    ActEnded,
+    ActReporter,
+    BrokersSurveyed,
+    Concluded,
+    CopyShared,
+    Found,
+    HasParts,
+)
+from migrator.node.driver.event_queue import LOOK_S
 from migrator.node.driver.mirror_node import Mirroring
 from migrator.node.driver.propagator import Propagator
-from migrator.node.leader.active_controller import ActiveController
-from migrator.node.quorum.hooks import Hooks
-from migrator.node.transport.client_security import ClientSecurity
 
 log = structlog.get_logger()
 
@@ -42,19 +46,11 @@ NOT_UPDATED = (FULL_SEND_INCOMPLETE, SURVEY_FAILED)
 
 
 @dataclass(kw_only=True)
-class UpdateActs:
+class UpdateActs(HasParts):
     """The act of one driver, and the update that leaves while ZooKeeper cannot be reconciled."""
 
-    now: DriverView
-    progress: ActReporter
-    config: NodeConfig
-    controller: ActiveController
-    hooks: Hooks
     mirroring: Mirroring
     propagator: Propagator
-    events: EventQueue
-    to_brokers: ClientSecurity
-    now_ms: Callable[[], int]
 
     async def update_brokers(self) -> ActEnded:
         """The full update, compared before it leaves.
@@ -66,6 +62,7 @@ class UpdateActs:
         broker_updates = self.propagator.broker_updates
         if broker_updates is not None:  # begun before ZooKeeper had to be compared again
             return await self._updated(broker_updates, started)
+        # A fail-over: brokers may act on this quorum's updates already, so none has to wait for another.
         if not self.now.fresh_copy:
             return await self._updated(await self._begin(), started)
         return await self._first_update(started)
@@ -119,7 +116,7 @@ class UpdateActs:
             await self.controller.mark(Mark.TAKEOVER, takeover_mark(self.now.epoch, time.time(), updating=True))
 
     async def _prepare(self) -> BrokerUpdates:
-        await self.hooks.before("update")
+        await self.parts.hooks.before("update")
         self.propagator.forget_commits()
         claim = self.now.claim
         assert claim is not None
@@ -132,7 +129,7 @@ class UpdateActs:
         try:
             async with asyncio.timeout(self._patience_s()):
                 surveys, failed = await survey_brokers(
-                    brokers, self.config.inter_broker_listener, node, self.to_brokers
+                    brokers, self.config.inter_broker_listener, node, self.parts.to_brokers
                 )
         except TimeoutError:
             surveys, failed = {}, {broker.id: "no answer while there was time" for broker in brokers}
@@ -147,7 +144,7 @@ class UpdateActs:
     def _guarded(self, broker_updates: BrokerUpdates, silent: Collection[int]) -> Guarded:
         """On a thread."""
         gone = self.controller.removals
-        updates = self.hooks.full_updates(broker_updates.everything(withheld=silent))
+        updates = self.parts.hooks.full_updates(broker_updates.everything(withheld=silent))
         fail_over = not self.now.fresh_copy
         return guard(updates, self.now.surveys, gone.topics, gone.replicas, after_fail_over=fail_over)
 
@@ -167,7 +164,7 @@ class UpdateActs:
             named = [self.now.alarms.get(finding.code) for finding in NOT_UPDATED]
             first = next((each.text for each in named if each is not None), None)
             self.progress.waiting(first or f"brokers {waiting} have not answered the full send yet")
-            await self.events.changed(LOOK_S)
+            await self.parts.events.changed(LOOK_S)
 
 
 def name_not_updated(propagator: Propagator, progress: ActReporter) -> None:

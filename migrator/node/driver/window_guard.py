@@ -19,9 +19,7 @@ from migrator.driver.window import window_trouble
 from migrator.findings.driver import BROKER_LOST_IN_WINDOW
 from migrator.findings.finding import Occurrence
 from migrator.node.background import unexpected
-from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import DriverView
-from migrator.node.leader.active_controller import ActiveController
+from migrator.node.driver.act import HasParts
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 
@@ -36,14 +34,9 @@ def live_brokers(session: ZkSession) -> set[int]:
 
 
 @dataclass(kw_only=True)
-class WindowGuard:
-    """Of one driver, for each of its takeovers. fail: ends the window, with the reason and the finding."""
+class WindowGuard(HasParts):
+    """Guards each takeover of one driver. fail: ends the window, with the reason and the finding."""
 
-    now: DriverView
-    config: NodeConfig
-    controller: ActiveController
-    session: ZkSession
-    now_ms: Callable[[], int]
     fail: Callable[[str, Occurrence], None]
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 

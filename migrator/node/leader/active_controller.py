@@ -438,6 +438,7 @@ class ActiveController:
                     if request is not None and is_looked_into(request):
                         unmirrored = await self.gatekeeper.unmirrored(request, self.newest)
                     decision = await asyncio.to_thread(decided(unmirrored))
+                    # The thread took its time, in which this node may have lost the lead, or the right to write.
                     if self.epoch != epoch or self._permitted() != permitted:
                         raise LeadershipLost
                     return decision, await self._carry_out_slices(decision, epoch)

@@ -30,7 +30,7 @@ class Gatekeeper(Protocol):
         """Why administrators may change nothing now; None while they may."""
 
     async def unmirrored(self, request: Message, image: Image) -> Mapping[str, Occurrence]:
-        """By broker, "" for all: what of the request could not follow into ZooKeeper.
+        """What of the request could not follow into ZooKeeper, by broker ("" for all).
 
         Asked twice of a request that `is_looked_into`: what takes long is done the first time, outside its turn.
         """
@@ -45,7 +45,7 @@ def is_looked_into(request: Message) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NoDriver:
-    """Without a driver: with the migration enabled nothing is written, without it everything is."""
+    """Stands in where there is no driver: nothing is written with the migration enabled, and everything without it."""
 
     migration_enabled: bool
 

@@ -66,7 +66,7 @@ class Duty:
 async def run_periodic_tasks(
     controller: ActiveController, config: NodeConfig, alarm: Alarm = lambda name, found: None
 ) -> None:
-    """For ever. What the log refuses ends this node by itself (raft_node.py)."""
+    """Do the duties of a leader for ever. What the log refuses ends this node by itself (raft_node.py)."""
     duties = _duties(controller, config, time.monotonic())
     while True:
         await asyncio.sleep(TICK_S)

@@ -57,7 +57,7 @@ async def stay_registered(
     voters: tuple[VoterAddress, ...],
     security: ClientSecurity = PLAINTEXT,
 ) -> None:
-    """For ever: whenever the log does not have this incarnation, ask the leader for it."""
+    """Ask the leader to register this incarnation whenever the log does not have it, for ever."""
     told = ""
     while True:
         known = controller.image.controllers.get(request.controller_id)

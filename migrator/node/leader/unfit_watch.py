@@ -25,7 +25,7 @@ LOOK_S: Final = 0.5
 
 
 class UnfitWatch:
-    """Of a controller with the migration enabled."""
+    """Finds unfit nodes, for a controller with the migration enabled."""
 
     def __init__(self, raft: RaftNode, controller: ActiveController, observed: VoterObservations) -> None:
         self._raft = raft

@@ -45,7 +45,7 @@ class VoterObservations:
         self._releases[replica] = release
 
     def releases(self, now_ms: int) -> dict[int, str]:
-        """By voter that fetched lately, its release: of ours, and of Kafka where it says a number."""
+        """The release of each voter that fetched lately: ours, or Kafka's where it says a number."""
         return {
             voter: self._releases[voter]
             for voter, (software, at_ms) in self._seen.items()

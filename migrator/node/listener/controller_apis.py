@@ -105,7 +105,7 @@ class ControllerApis:
         self._earlier_logs = EarlierLogs(raft, controller)
 
     def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """As the committed log has it; a node that does not know yet what is committed knows nobody."""
+        """The credential in the committed log; a node that does not know yet what is committed knows nobody."""
         return self._controller.image.scram.get(ScramKey(user, SCRAM_NUMBERS[mechanism]))
 
     def allows(self, request: Message, asker: Asker) -> bool:

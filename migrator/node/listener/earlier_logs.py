@@ -40,8 +40,8 @@ KEPT_MAX: Final = 10_000
 
 
 class EarlierLogs:
-    """Of one listener: which brokers read this log. That a broker registered says nothing: one that an earlier quorum
-    refused goes on trying, without a restart.
+    """Observes on one listener which brokers read this log. That a broker registered says nothing: one that an earlier
+    quorum refused goes on trying, without a restart.
     """
 
     def __init__(self, raft: RaftNode, controller: ActiveController) -> None:

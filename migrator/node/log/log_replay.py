@@ -1,4 +1,4 @@
-"""From the bytes of the log to the image: batches, transactions, records.
+"""The replay of the log's bytes into an image: batches, transactions, records.
 
 In:   bytes of whole batches in log order.
 Out:  the image up to the last complete batch, and whether a metadata transaction is still open.
@@ -56,7 +56,7 @@ class Ineligible:
     """Offset, partition, reason."""
 
     def note(self, draft: Draft, record: Message, offset: int) -> None:
-        """Before the record is replayed."""
+        """Note a record that is ineligible; called before it is replayed."""
         reason = why_ineligible(draft, record)
         if reason is None:
             return

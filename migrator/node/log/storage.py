@@ -197,7 +197,7 @@ def read_election_state(log_directory: Path) -> ElectionState:
 
 
 def write_election_state(log_directory: Path, state: ElectionState, voters: Sequence[int]) -> None:
-    """On disk when this returns: only then may an answer that depends on it leave."""
+    """Write it to the disk before this returns: only then may an answer that depends on it leave."""
     line = json.dumps(
         {
             "clusterId": "",

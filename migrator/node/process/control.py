@@ -64,7 +64,7 @@ log = structlog.get_logger()
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Of every operation."""
+    """The body of every operation."""
 
     reason: str = ""
 
@@ -252,7 +252,7 @@ def _run(server: uvicorn.Server, listening: socket.socket) -> None:
 
 
 class TokenCheck:
-    """In front of the port for other hosts: without a token nothing is read, and nothing is asked of the quorum."""
+    """Guards the port for other hosts: without a token nothing is read, and nothing is asked of the quorum."""
 
     def __init__(self, app: Asgi, tokens: Callable[[], tuple[str, ...]]) -> None:
         """tokens: read for each request, so that one that was replaced holds at once. Raises FindingError."""

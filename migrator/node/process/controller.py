@@ -14,7 +14,6 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -34,10 +33,12 @@ from migrator.node.brokers.denials import Denials
 from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import NodeConfig
 from migrator.node.config.voter_addresses import VoterAddresses
+from migrator.node.driver.act import DriverParts
 from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.driver_acts import DriverActs
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.driver_state import DriverState, StateReporter
+from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.gatekeeper import DriverGatekeeper, may_write
 from migrator.node.driver.rollback import finish as finish_rollback
 from migrator.node.leader.active_controller import ActiveController, CommitListeners
@@ -150,6 +151,7 @@ class ControllerProcess:
         self._lock = DirectoryLock(config.metadata_log_dir)
         self._incarnation = our_incarnation(secrets.token_bytes(8))
         self._ended: asyncio.Future[int] | None = None
+        self._running: _Parts | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop_delay = LoopDelay()
         self._control: ControlServer | None = None
@@ -182,6 +184,12 @@ class ControllerProcess:
         finally:
             await self._stop(parts)
 
+    @property
+    def _parts(self) -> _Parts:
+        """For what the parts call back: none of them does before all are put together."""
+        assert self._running is not None, "a part of this process called before the process was put together"
+        return self._running
+
     def _end(self, code: int) -> None:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(code)
@@ -197,32 +205,33 @@ class ControllerProcess:
         self._tell(error.occurrence)
         self._end(1)
 
-    def _retired(self, parts: _Parts, occurrence: Occurrence | None) -> None:
+    def _retired(self, occurrence: Occurrence | None) -> None:
         """The log may not be used; only a process that finds this at its start ends by it."""
         if occurrence is not None and occurrence.code == LOG_RETIRED.code:
             self._tell(occurrence)
             self._end(1)
             return
-        task = asyncio.get_running_loop().create_task(parts.raft.leave(), name="leave")
+        task = asyncio.get_running_loop().create_task(self._parts.raft.leave(), name="leave")
         task.add_done_callback(self._watch_task)
         self._tasks.append(task)
 
     # --- a log that another voter rolled back --------------------------------------------------------------
 
-    def _log_retired(self, parts: _Parts, text: str) -> None:
+    def _log_retired(self, text: str) -> None:
         """This node learned from the log that the cluster went back: it takes no more part, and ends up RETIRED."""
-        if parts.driver is not None and parts.driver.now.state is State.RETIRED:
+        driver = self._parts.driver
+        if driver is not None and driver.now.state is State.RETIRED:
             return
         if self._retirement is None:
             log.warning("log.retired", mark=text)
-            self._retirement = asyncio.get_running_loop().create_task(self._retire(parts, text), name="retire")
+            self._retirement = asyncio.get_running_loop().create_task(self._retire(text), name="retire")
             self._retirement.add_done_callback(self._watch_task)
             self._tasks.append(self._retirement)
 
-    async def _retire(self, parts: _Parts, text: str) -> None:
-        await retire(self._config, self._retired_mark, text, parts.raft, lambda: self._close_listeners(parts))
-        if parts.driver is not None:
-            parts.driver.events.interrupt(Happened.ROLLED_BACK)
+    async def _retire(self, text: str) -> None:
+        await retire(self._config, self._retired_mark, text, self._parts.raft, self._close_listeners)
+        if self._parts.driver is not None:
+            self._parts.driver.parts.events.interrupt(Happened.ROLLED_BACK)
 
     def _tell(self, occurrence: Occurrence) -> None:
         log.critical("controller.stopped", code=occurrence.code, says=occurrence.text)
@@ -251,8 +260,7 @@ class ControllerProcess:
         log_is_empty = ahead.replay.data_records == 0
         bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP, log_is_empty=log_is_empty)
         raft = self._raft_node(meta, store)
-        driver: DriverNode | None = None
-        before = self._before_driver(lambda what: None if driver is None else driver.session_changed(what))
+        before = self._before_driver()
         commit_listeners = CommitListeners()
         controller = ActiveController(
             raft,
@@ -262,17 +270,17 @@ class ControllerProcess:
             chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
             gatekeeper=NoDriver(config.migration_enabled) if before is None else before.gatekeeper(),
             commit_listeners=commit_listeners,
-            on_lead=lambda epoch: self._led(driver, controller, epoch),
+            on_lead=self._led,
             on_refused=self._refused,
-            on_retired=lambda text: self._log_retired(parts, text),
+            on_retired=self._log_retired,
         )
         raft.state_machine = controller
-        parts = _Parts(store, raft, controller, VoterObservations(), None, None, None, [])
+        self._running = parts = _Parts(store, raft, controller, VoterObservations(), None, None, None, [])
         if before is not None:
             await self._connect(before.session, zookeeper_needed=zookeeper_needed(ahead.replay.image))
-            driver, acts = self._start_driver(parts, before)
-            commit_listeners.join(driver)
-            parts.session, parts.driver, parts.acts = before.session, driver, acts
+            parts.session = before.session
+            parts.driver, parts.acts = self._start_driver(parts, before)
+            commit_listeners.join(parts.driver)
             parts.unfit = UnfitWatch(raft, controller, parts.observed)
         await self._listen(parts)
         self._start_control(loop, parts, meta)
@@ -330,8 +338,8 @@ class ControllerProcess:
         else:
             session.start_in_background()
 
-    def _before_driver(self, on_session: Callable[[str], None]) -> _BeforeDriver | None:
-        """None where no migration is enabled. on_session: called from the session's thread."""
+    def _before_driver(self) -> _BeforeDriver | None:
+        """None where no migration is enabled."""
         config = self._config
         if not config.migration_enabled:
             return None
@@ -342,7 +350,7 @@ class ControllerProcess:
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             set_acl=config.zookeeper_set_acl,
             tls=config.zookeeper_tls,
-            on_change=on_session,
+            on_change=self._session_changed,
         )
         divergence = DivergenceWatch(
             config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=partial(may_write, now)
@@ -351,30 +359,32 @@ class ControllerProcess:
 
     def _start_driver(self, parts: _Parts, before: _BeforeDriver) -> tuple[DriverNode, DriverActs]:
         config = self._config
-        driver = DriverNode(
-            config,
-            parts.controller,
-            before.session,
-            self._retired_mark,
-            QuorumView(
-                parts.raft,
-                parts.observed,
-                config.voters,
-                self._to_voters,
-                controllers=lambda: parts.controller.image.controllers,
-            ),
+        controller = parts.controller
+        driver_parts = DriverParts(
             now=before.now,
-            divergence=before.divergence,
+            progress=StateReporter(before.now),
+            config=config,
+            controller=controller,
+            session=before.session,
             passwords=before.passwords,
-            laboratory=os.environ.get(LABORATORY) == "1",
-            on_retired=lambda finding: self._retired(parts, finding),
-            close_listener=lambda: self._close_listeners(parts),
+            quorum=QuorumView(
+                parts.raft, parts.observed, config.voters, self._to_voters, lambda: controller.image.controllers
+            ),
+            events=EventQueue(),
             hooks=self._hooks,
-            calm=self._quiet_time,
+            to_brokers=client_security(config.security.get(config.inter_broker_listener)),
             now_ms=now_ms,
             wall_ms=wall_ms,
         )
-        acts = DriverActs(driver)
+        driver = DriverNode(
+            driver_parts, before.now, before.divergence, calm=self._quiet_time, on_retired=self._retired
+        )
+        acts = DriverActs(
+            driver,
+            retired_mark=self._retired_mark,
+            close_listener=self._close_listeners,
+            laboratory=os.environ.get(LABORATORY) == "1",
+        )
         diverging = kept("divergence", lambda: before.divergence.run(parts.controller), driver.now.alarm)
         for name, running in (("driver", driver.run(acts.table)), ("divergence", diverging)):
             task = asyncio.create_task(running, name=name)
@@ -412,18 +422,27 @@ class ControllerProcess:
 
     def _certificates(self, parts: _Parts) -> list[RenewedContext]:
         zookeeper = None if parts.session is None else parts.session.sockets.context
-        brokers = None if parts.driver is None else parts.driver.to_brokers.context
+        brokers = None if parts.driver is None else parts.driver.parts.to_brokers.context
         remote = None if self._control is None else self._control.certificates
         listeners = [each.certificates for each in parts.servers]
         return [each for each in (*listeners, remote, self._to_voters.context, brokers, zookeeper) if each is not None]
 
-    def _led(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
+    # --- what the parts call back --------------------------------------------------------------------------
+
+    def _session_changed(self, what: str) -> None:
+        """Called from the session's thread; it connects before there is a driver, and nothing depends on that."""
+        driver = None if self._running is None else self._running.driver
+        if driver is not None:
+            driver.session_changed(what)
+
+    def _led(self, epoch: int) -> None:
         """Make ourselves known in the log (a stock controller does the same), then let the driver look."""
-        task = asyncio.get_running_loop().create_task(self._register_and_lead(driver, controller, epoch))
+        task = asyncio.get_running_loop().create_task(self._register_and_lead(epoch))
         task.add_done_callback(self._watch_task)
         self._tasks.append(task)
 
-    async def _register_and_lead(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
+    async def _register_and_lead(self, epoch: int) -> None:
+        driver, controller = self._parts.driver, self._parts.controller
         try:
             await controller.submit(registration_of(self._config, self._incarnation), 0)
         except Exception as fault:  # of the image, which the next leader has too; the gate waits for its registration
@@ -432,12 +451,10 @@ class ControllerProcess:
         if driver is not None and controller.epoch == epoch:
             driver.led(epoch)
 
-    # --- while it runs -------------------------------------------------------------------------------------
-
     # --- stop ----------------------------------------------------------------------------------------------
 
-    async def _close_listeners(self, parts: _Parts) -> None:
-        for server in parts.servers:
+    async def _close_listeners(self) -> None:
+        for server in self._parts.servers:
             await server.stop()
 
     async def _stop(self, parts: _Parts) -> None:
@@ -445,7 +462,7 @@ class ControllerProcess:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._close_listeners(parts)
+        await self._close_listeners()
         if parts.driver is not None:
             await parts.driver.propagator.stop()
         if parts.acts is not None:

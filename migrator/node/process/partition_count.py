@@ -37,7 +37,7 @@ def min_isr_default(given: Mapping[str, str]) -> int:
 
 
 class PartitionCount:
-    """Of one process, on its loop."""
+    """The count of partitions of one process, on its loop."""
 
     def __init__(self, min_isr_default: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._counter = PartitionCounter(min_isr_default)

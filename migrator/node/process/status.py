@@ -137,7 +137,7 @@ def with_driver(found: ControllerStatus, driver: DriverNode) -> ControllerStatus
     """The same, with what a controller of a migration has beside it."""
     now = driver.now
     if found.log is None:
-        found = with_log(found, driver.controller, None)
+        found = with_log(found, driver.parts.controller, None)
     return msgspec.structs.replace(
         found,
         driver=_driver(driver),
@@ -172,8 +172,8 @@ def _driver(driver: DriverNode) -> DriverStatus:
     return DriverStatus(
         state=now.state.value,
         reason=now.reason,
-        since_ms=driver.now_ms() - now.since_ms,
-        without_controller_ms=now.without_controller_ms(driver.now_ms()),
+        since_ms=driver.parts.now_ms() - now.since_ms,
+        without_controller_ms=now.without_controller_ms(driver.parts.now_ms()),
         window_ms=now.window_ms,
         can_abort=now.may_abort,
         can_roll_back=now.state is State.DUAL_WRITE,
@@ -190,7 +190,7 @@ def _driver(driver: DriverNode) -> DriverStatus:
 def _dual_write(driver: DriverNode) -> DualWriteStatus:
     now, mirror = driver.now, driver.mirror
     behind, too_far = driver.divergence.look(), driver.divergence.finding
-    lacking = max(0, driver.controller.image.position.offset - now.dual_write_at.offset)
+    lacking = max(0, driver.parts.controller.image.position.offset - now.dual_write_at.offset)
     return DualWriteStatus(
         offset=now.dual_write_at.offset,
         multis_waiting=0 if mirror is None else mirror.behind,
@@ -208,7 +208,7 @@ def _dual_write(driver: DriverNode) -> DualWriteStatus:
         unmirrored_count=len(now.unmirrored),
         orders=tuple(now.orders.given[:SHOWN]),
         orders_count=len(now.orders.given),
-        only_kraft=None if now.claim is None else driver.only_kraft.of(driver.controller.image),
+        only_kraft=None if now.claim is None else driver.only_kraft.of(driver.parts.controller.image),
     )
 
 

@@ -51,5 +51,8 @@ class BoundedPauses:
 
 
 def bound_pauses() -> None:
-    """For this process, as long as it lives; the collector calls from whichever thread it runs in, one at a time."""
+    """Bound the collector's pauses for as long as this process lives.
+
+    The collector calls from whichever thread it runs in, one at a time.
+    """
     gc.callbacks.append(BoundedPauses())

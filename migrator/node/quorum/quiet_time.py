@@ -18,7 +18,7 @@ LONGEST_S: Final = 60.0
 
 
 class QuietTime:
-    """Of one process, on its loop. `begin` and `end` may be called again and again."""
+    """The quiet time of one process, on its loop. `begin` and `end` may be called again and again."""
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         self._longest_s = longest_s

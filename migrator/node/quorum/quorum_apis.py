@@ -236,7 +236,7 @@ class QuorumApis:
         return answer_voter_change(request, standing)
 
     def describe(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
-        """Before version 2 the answer has no place for the nodes."""
+        """Describe the quorum; before version 2 the answer has no place for the nodes."""
         voter = self._raft.voter
         topic = request.topics[0].topic_name if request.topics else ""
         if topic != METADATA_TOPIC:

@@ -315,6 +315,7 @@ class RaftNode:
             case DropSnapshotPart(snapshot):
                 self.snapshots.drop_part(snapshot)
             case InstallSnapshot(snapshot):
+                # First on disk by its name, then the log before it goes: a crash in between leaves one of the two.
                 self.snapshots.freeze(snapshot)
                 self._begin_with(snapshot)
             case ResetLog(snapshot):

@@ -108,7 +108,7 @@ class LogAgainstZooKeeper:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For a person."""
+        """What was found, in words, a line for each kind."""
         found = []
         if self.behind:
             seconds = max(1, round(self.writes / RAISES_PER_S))

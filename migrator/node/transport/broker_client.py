@@ -30,8 +30,8 @@ LARGE_BYTES: Final = 1 << 18
 """What is larger is decoded on a thread: a broker of a million logs names them all, and the loop has heartbeats."""
 
 SLICE_BYTES: Final = 1 << 18
-"""A larger body is handed over in such slices: what the socket does not take yet is copied, and many brokers are sent
-the same one."""
+"""A larger body goes to the socket in such slices: what the socket does not take yet is copied, and many brokers are
+sent the same one."""
 
 Body = Sequence[bytes | memoryview]
 """The parts of a body that is encoded already, in their order."""

@@ -66,7 +66,7 @@ class ConnectionPlace:
 
 
 class Connections:
-    """Of one process, all listeners together. For the loop's thread.
+    """The connections of one process, all listeners together. It belongs to the loop's thread.
 
     most:             Kafka's max.connections.
     idle_s:           how long one may be silent; None: for ever.
@@ -136,7 +136,7 @@ class Connections:
 
     @contextmanager
     def silent(self, place: ConnectionPlace) -> Iterator[None]:
-        """While a connection waits for its peer's next request."""
+        """Mark a connection as silent while it waits for its peer's next request."""
         place.silent_since_s = self._clock()
         try:
             yield

@@ -150,7 +150,7 @@ def require_mechanism_between_brokers(
 
 
 def read_remote_control(file: str, given: Mapping[str, str], hidden: Collection[str] = ()) -> ListenerSecurity:
-    """Of the control port that other hosts reach: TLS, and only who shows a certificate of the trusted authority."""
+    """Read the security of the control port for other hosts: TLS, and a certificate of the trusted authority."""
     reader = _Reader(file, given, CONTROL_PREFIX, SecurityProtocol.SSL, hidden)
     tls = replace(reader.tls(accepts=True), client_auth=ClientAuth.REQUIRED, versions=("TLSv1.3",))
     if tls.trusted is None:

@@ -77,7 +77,7 @@ def _topics_removed(made: Amends, tree: Tree) -> dict[str, bytes]:
 
 
 def plan_amends(session: ZkSession, made: Amends, claim: Claim, jute_maxbuffer: int) -> tuple[Multi, ...]:
-    """While the claim stands. A subtree goes from its leaves up."""
+    """Plan the multis, which hold only while the claim stands. A subtree goes from its leaves up."""
     operations: list[Operation] = []
     places = sorted(made.remove)
     there = [path for path, znode in zip(places, session.get_many(places), strict=True) if znode is not None]

@@ -36,7 +36,7 @@ class KraftBrokers(msgspec.Struct):
 
 
 class KraftBrokersNoted:
-    """Of one driver."""
+    """Notes brokers in KRaft mode in ZooKeeper, for one driver."""
 
     def __init__(self, session: ZkSession) -> None:
         self._session = session
@@ -68,7 +68,7 @@ def kraft_brokers(znode: Znode) -> tuple[int, ...]:
 
 
 def forget_kraft_brokers(session: ZkSession) -> None:
-    """Once the claim is gone: the next migration of this cluster begins without it.
+    """Delete the note once the claim is gone: the next migration of this cluster begins without it.
 
     Raises Z2K-2002 when ZooKeeper does not answer. Left alone it asks for a log once more than needed.
     """

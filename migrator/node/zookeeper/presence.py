@@ -34,7 +34,7 @@ class Presence(msgspec.Struct):
 
 
 class Shown:
-    """Of one driver."""
+    """The presence znode of one driver."""
 
     def __init__(self, session: ZkSession, node: int) -> None:
         self._session = session
@@ -43,8 +43,8 @@ class Shown:
         self._shown_by = (0, -1)
 
     def show(self, kraft_epoch: int) -> None:
-        """Once for each session and claim; the znode of the one before, which did not end yet, is replaced. On a
-        thread. kraft_epoch: of the claim.
+        """Create the znode once for each session and claim; that of the session before, if it did not end yet, is
+        replaced. Runs on a thread. kraft_epoch: of the claim.
 
         Raises Z2K-2002 when ZooKeeper does not answer.
         """

@@ -12,6 +12,7 @@ from migrator.findings.finding import Occurrence
 from migrator.node.driver import after_rollback
 from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, an_image
+from tests.support.driver_acts import only_parts
 
 NAMED = "Z2K-2043"
 
@@ -38,7 +39,8 @@ def test_silence_is_named_at_the_second_look_and_until_it_ends(forwards: dict[in
     alarms: Any = Alarms()
     config: Any = SimpleNamespace(inter_broker_listener="PLAINTEXT", node_id=3000)
     controller: Any = SimpleNamespace(image=an_image(brokers=[a_broker(number) for number in range(3)]))
-    act = after_rollback.AfterRollback(progress=alarms, config=config, controller=controller, to_brokers=PLAINTEXT)
+    parts = only_parts(progress=alarms, config=config, controller=controller, to_brokers=PLAINTEXT)
+    act = after_rollback.AfterRollback(parts=parts)
 
     def looked(**answers: bool) -> str | None:
         forwards.clear()

@@ -19,7 +19,6 @@ from migrator.node.brokers import broker_channels, full_sends
 from migrator.node.brokers.broker_channels import BrokerChannels
 from migrator.node.config.properties import parse_config
 from migrator.node.driver import claim_watch, window_guard
-from migrator.node.driver.driver_acts import window_guard as guard_of
 from migrator.node.leader import periodic_tasks
 from migrator.node.leader.periodic_tasks import Duty, run_periodic_tasks
 from migrator.node.leader.registration import _ask
@@ -29,6 +28,7 @@ from migrator.node.transport.client_security import PLAINTEXT
 from migrator.raft.types import RequestFailed
 from migrator.wire.messages.control import UpdateMetadataResponse
 from tests.support.builders import a_broker, a_claim
+from tests.support.driver_acts import window_guard as guard_of
 from tests.support.voter_on_disk import comes_about
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver
@@ -268,7 +268,7 @@ def test_a_look_at_the_claim_that_fails_is_named_and_made_again(monkeypatch: pyt
         await comes_about(lambda: THE_LOOK in driver.now.alarms)
         await comes_about(lambda: touched != [])
         await comes_about(lambda: driver.now.alarms == {})
-        assert driver.events._interrupts.empty()
+        assert driver.parts.events._interrupts.empty()
 
     story(looked)
 
@@ -283,7 +283,7 @@ def test_a_look_that_fails_before_brokers_know_of_the_claim_ends_the_process(
         driver.now.claim, driver.now.fresh_copy = a_claim(), fresh_copy
         monkeypatch.setattr(claim_watch, "read_claim", lambda *_: 1 / 0)
         driver.claim_watch.look()
-        assert isinstance(await driver.events.get(), ZeroDivisionError)
+        assert isinstance(await driver.parts.events.get(), ZeroDivisionError)
 
     story(looked)
 
@@ -359,7 +359,7 @@ def test_a_duty_that_is_done_again_is_named_no_more() -> None:
 def test_a_mark_that_cannot_be_read_counts_from_now_on() -> None:
     async def resumed() -> None:
         driver = a_voters_driver(State.RESUMING)
-        position = driver.controller.image.position
+        position = driver.parts.controller.image.position
         for text in ("{", "[]", "{}", '{"offset": "x", "since_ms": 1}', "null"):
             image = SimpleNamespace(marks={Mark.BEHIND: text}, position=position)
             driver.divergence.forget()

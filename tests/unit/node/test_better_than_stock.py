@@ -30,7 +30,6 @@ from migrator.model.diff import diff
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
-from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.zk import paths
 from migrator.zk.logins import Logins
@@ -38,7 +37,7 @@ from migrator.zk.multi import Create, Multi
 from migrator.zk.pipeline import ReadPipeline
 from migrator.zk.session import PendingMulti, ZkSession
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
-from tests.support.driver_acts import as_act, copy_acts, reconcile_acts
+from tests.support.driver_acts import as_act, copy_acts, done, reconcile_acts, with_parts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import a_cluster, assert_mirrored, mirror
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -51,10 +50,10 @@ def reconciled(session: FakeSession, claim: Any, image: Image) -> Any:
 
     async def told() -> None:
         driver = a_driver(State.SYNCING, session=session)
-        driver.controller.image = image
+        driver.parts.controller.image = image
         driver.now.claim = claim
         made.append(driver)
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
 
     story(told)
     return made[0]
@@ -123,8 +122,8 @@ def test_k09_a_state_that_cannot_be_read_of_a_topic_that_both_have_is_written_fr
 
     async def told() -> None:
         made = a_driver(State.SYNCING, session=session)
-        made.controller.image, made.now.claim = image, claim
-        assert await reconcile_acts(made).reconcile() is Happened.RECONCILED
+        made.parts.controller.image, made.now.claim = image, claim
+        assert await done(made, reconcile_acts(made).reconcile()) is Happened.RECONCILED
 
     story(told)
     assert_mirrored(session, image)
@@ -240,18 +239,18 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
     async def told() -> None:
         driver = a_driver(State.COMMITTING, session=Session(), epoch=5)
         base = an_image(migration=MigrationState.PRE_MIGRATION)
-        driver.controller = SimpleNamespace(
+        controller = SimpleNamespace(
             newest=base, image=base, paused=paused, next_offset=lambda: 10, append_copy=append_copy,
             heal=AsyncMock(side_effect=lambda: touched.append("heal")),
         )  # fmt: skip
+        with_parts(driver, controller=controller)
         driver.now.copy, driver.now.claim = Copy(Tree(), {}, (), {}, 5_000), a_claim()
 
         async def observed() -> Any:
             return found(3000, 5)
 
         driver.claim_watch.observed = observed
-        acts = copy_acts(driver, CopyAudit(driver.config))
-        assert await driver._guarded(as_act(acts.commit)) is Happened.LEADERSHIP_LOST
+        assert await driver._guarded(copy_acts(driver).commit) is Happened.LEADERSHIP_LOST
         assert touched == []
 
     story(told)

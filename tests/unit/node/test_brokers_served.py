@@ -49,7 +49,7 @@ def test_they_are_served_only_while_the_claim_waits_for_zookeeper() -> None:
 def test_the_driver_says_so_to_the_controller(state: State, *, connected: bool, served: bool) -> None:
     async def told() -> None:
         driver = a_driver(state, session=SimpleNamespace(connected=connected))
-        gatekeeper = DriverGatekeeper(driver.now, driver.session, driver.divergence, driver.passwords)
+        gatekeeper = DriverGatekeeper(driver.now, driver.parts.session, driver.divergence, driver.parts.passwords)
         assert gatekeeper.brokers_served() is served
 
     story(told)

@@ -26,7 +26,7 @@ from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.znodes import controller_data
 from tests.support.builders import a_broker, a_topic, an_image
-from tests.support.driver_acts import as_act, claim_acts
+from tests.support.driver_acts import as_act, claim_acts, done, with_parts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.driver.test_mirror import AT, a_cluster
 from tests.unit.node.test_driver_acts import CLUSTER_ID, story
@@ -53,20 +53,20 @@ def a_driver_in(state: State, kraft: Sequence[int], *, reports: bool = True) -> 
     driver: Any = a_voters_driver(state, session=session)
     marks = image.marks.set(Mark.MIGRATION, str(read_claim(session).migration_born))
     marks = marks.set(Mark.CLAIM, ClaimedBefore(claim.zk_epoch, claim.epoch_version).text())
-    driver.controller.image = driver.controller.newest = msgspec.structs.replace(image, marks=marks)
-    driver.config.takeover_max_ms = 15_000
-    driver.controller.contacts.clear((1, 2, 3), 0)
+    driver.parts.controller.image = driver.parts.controller.newest = msgspec.structs.replace(image, marks=marks)
+    driver.parts.config.takeover_max_ms = 15_000
+    driver.parts.controller.contacts.clear((1, 2, 3), 0)
     if reports:
-        driver.controller.contacts.touch(1, 900, 1, fenced=False)
-    driver.now.led_epoch = driver.controller.epoch = 5 if state is State.DUAL_WRITE else 6
+        driver.parts.controller.contacts.touch(1, 900, 1, fenced=False)
+    driver.now.led_epoch = driver.parts.controller.epoch = 5 if state is State.DUAL_WRITE else 6
 
     async def mark(which: str, text: str) -> None:
-        marks = driver.controller.newest.marks.set(which, text)
-        driver.controller.image = driver.controller.newest = msgspec.structs.replace(
-            driver.controller.newest, marks=marks
+        marks = driver.parts.controller.newest.marks.set(which, text)
+        driver.parts.controller.image = driver.parts.controller.newest = msgspec.structs.replace(
+            driver.parts.controller.newest, marks=marks
         )
 
-    driver.controller.mark = mark
+    driver.parts.controller.mark = mark
     if state is State.DUAL_WRITE:
         driver.now.claim = planned.claim
     return driver, ensemble
@@ -74,8 +74,8 @@ def a_driver_in(state: State, kraft: Sequence[int], *, reports: bool = True) -> 
 
 def serves(driver: Any) -> bool:
     """Whether administrators are served."""
-    keeper = DriverGatekeeper(driver.now, driver.session, driver.divergence, None)
-    return keeper.writes_allowed(driver.controller.newest)
+    keeper = DriverGatekeeper(driver.now, driver.parts.session, driver.divergence, None)
+    return keeper.writes_allowed(driver.parts.controller.newest)
 
 
 def delete(ensemble: FakeEnsemble, *gone: str) -> None:
@@ -116,7 +116,7 @@ def test_a_change_fences_beside_brokers_in_zookeeper_mode_and_is_only_named_with
     async def told() -> None:
         driver, ensemble = a_driver_in(State.DUAL_WRITE, kraft)
         change(ensemble)
-        assert driver.claim_watch.touched(read_claim(driver.session)) is happened
+        assert driver.claim_watch.touched(read_claim(driver.parts.session)) is happened
         named = driver.now.alarms.get(CLAIM_CHANGED.code)
         assert (named is not None) == (kraft is KRAFT)
         assert (driver.now.finding is not None and driver.now.finding.code == FENCED.code) == (kraft is not KRAFT)
@@ -131,7 +131,7 @@ def test_the_driver_serves_while_it_claims_again_and_writes_nothing_under_the_ol
         running = asyncio.create_task(
             driver.run({State.DUAL_WRITE: as_act(for_ever), State.RESUMING: as_act(for_ever)})
         )
-        driver.claim_watch.touched(read_claim(driver.session))
+        driver.claim_watch.touched(read_claim(driver.parts.session))
         await settle(driver, lambda: driver.now.state is State.RESUMING)
         assert driver.now.claim is None
         assert serves(driver)
@@ -144,11 +144,11 @@ def test_the_driver_serves_while_it_claims_again_and_writes_nothing_under_the_ol
 def test_a_new_leader_claims_again_where_every_broker_is_in_kraft_mode(gone: str) -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in(State.RESUMING, KRAFT)
-        before = read_claim(driver.session).epoch
+        before = read_claim(driver.parts.session).epoch
         CHANGES[gone](ensemble)
         assert serves(driver)
-        assert await claim_acts(driver).resume() is Happened.CLAIM_RESUMED
-        observed = read_claim(driver.session)
+        assert await done(driver, claim_acts(driver).resume()) is Happened.CLAIM_RESUMED
+        observed = read_claim(driver.parts.session)
         assert observed.controller is not None
         assert (observed.controller.brokerid, observed.controller.kraft_epoch) == (3000, 6)
         assert observed.epoch > before
@@ -162,7 +162,7 @@ def test_a_new_leader_claims_again_where_every_broker_is_in_kraft_mode(gone: str
 async def waits(driver: Any, ensemble: FakeEnsemble) -> asyncio.Task[Any]:
     """The act of RESUMING, once it has named why it waits; nothing is written meanwhile."""
     before = ensemble.tree()
-    running = asyncio.create_task(claim_acts(driver).resume())
+    running = asyncio.create_task(done(driver, claim_acts(driver).resume()))
     await settle(driver, lambda: MIRROR_STOPPED.code in driver.now.alarms)
     assert serves(driver)
     assert ensemble.tree() == before
@@ -204,10 +204,10 @@ def test_an_old_log_that_no_broker_follows_claims_nothing() -> None:
         driver, ensemble = a_driver_in(State.RESUMING, KRAFT, reports=False)
         delete(ensemble, paths.CONTROLLER)
         running = await waits(driver, ensemble)
-        driver.controller.contacts.touch(7, 900, 1, fenced=False)  # not registered here
+        driver.parts.controller.contacts.touch(7, 900, 1, fenced=False)  # not registered here
         await asyncio.sleep(1.2)
         assert not running.done()
-        driver.controller.contacts.touch(2, 900, 1, fenced=False)
+        driver.parts.controller.contacts.touch(2, 900, 1, fenced=False)
         assert await running is Happened.CLAIM_RESUMED
 
     story(told)
@@ -218,13 +218,13 @@ def test_beside_brokers_of_both_modes_a_new_leader_claims_again_only_if_nobody_w
         driver, ensemble = a_driver_in(State.RESUMING, HYBRID, reports=False)
         delete(ensemble, paths.CONTROLLER)
         assert not serves(driver)
-        assert await claim_acts(driver).resume() is Happened.CLAIM_RESUMED
+        assert await done(driver, claim_acts(driver).resume()) is Happened.CLAIM_RESUMED
 
         driver, ensemble = a_driver_in(State.RESUMING, HYBRID)
         a_broker_rules(ensemble)
         delete(ensemble, paths.CONTROLLER)
         before = ensemble.tree()
-        assert await claim_acts(driver).resume() is Happened.CLAIM_TOUCHED
+        assert await done(driver, claim_acts(driver).resume()) is Happened.CLAIM_TOUCHED
         assert driver.now.finding.code == FENCED.code
         assert ensemble.tree() == before
 
@@ -251,8 +251,8 @@ def test_a_broker_that_was_elected_proves_the_way_back_only_where_no_broker_is_i
                 retired.append(text)
 
         acts = claim_acts(driver)
-        acts.acts.retirement = Retirement()
-        ended = await acts.acts.resume()
+        acts.retirement = Retirement()  # type: ignore[assignment]
+        ended = await acts.resume()
         assert ended.happened is happened
         assert bool(retired) == (happened is Happened.ROLLED_BACK)
         driver._take(ended)
@@ -267,11 +267,12 @@ def test_a_rollback_without_controllers_before_the_election_is_not_undone(kraft:
 
     async def told() -> None:
         holder, ensemble = a_driver_in(State.DUAL_WRITE, kraft)
-        assert holder.session.apply(plan_rollback(holder.now.claim, 0)).applied
+        assert holder.parts.session.apply(plan_rollback(holder.now.claim, 0)).applied
         driver, _ = a_driver_in(State.RESUMING, kraft)
-        driver.session = driver.claim_watch._session = ensemble.session()
+        driver.claim_watch._session = ensemble.session()
+        with_parts(driver, session=driver.claim_watch._session)
         before = ensemble.tree()
-        assert await claim_acts(driver).resume() is Happened.CLAIM_TOUCHED
+        assert await done(driver, claim_acts(driver).resume()) is Happened.CLAIM_TOUCHED
         assert ensemble.tree() == before
 
     story(told)

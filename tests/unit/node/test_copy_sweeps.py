@@ -16,7 +16,7 @@ from migrator.node.driver import copying
 from migrator.node.driver.copying import SWEEPS_MAX
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
-from tests.support.driver_acts import copy_acts
+from tests.support.driver_acts import copy_acts, done
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import CLUSTER_ID, a_driver
 
@@ -41,8 +41,8 @@ def test_a_tree_that_does_not_rest_is_never_copied(monkeypatch: pytest.MonkeyPat
 
     async def told() -> Happened:
         driver = a_driver(State.COPYING, session=ensemble.session())
-        driver.config.waived = ()
-        happened = await copy_acts(driver, None).copy()  # type: ignore[arg-type]
+        driver.parts.config.waived = ()
+        happened = await done(driver, copy_acts(driver).copy())
         assert driver.now.copy is not None
         assert driver.now.copy.broker_configs == {"1": {"log.cleaner.threads": str(changes)}}
         return happened
@@ -65,8 +65,8 @@ def test_a_cluster_id_that_changed_behind_the_gate_ends_the_window(found: str | 
 
     async def told() -> None:
         driver = a_driver(State.COPYING, session=ensemble.session())
-        driver.config.waived = ()
-        await copy_acts(driver, None).copy()
+        driver.parts.config.waived = ()
+        await done(driver, copy_acts(driver).copy())
 
     with pytest.raises(FindingError) as other:
         asyncio.run(told())

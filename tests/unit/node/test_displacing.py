@@ -18,7 +18,7 @@ from migrator.node.driver.driver_node import DriverNode
 from migrator.node.quorum.hooks import Hooks
 from migrator.zk.multi import Multi, MultiOutcome
 from tests.support.builders import an_image
-from tests.support.driver_acts import claim_acts
+from tests.support.driver_acts import claim_acts, done
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import VOTERS, a_voters_driver, found
 
@@ -52,9 +52,9 @@ class Told:
         hooks = Hooks(before=before)
         driver = a_voters_driver(State.TAKING_OVER, hooks=hooks, config=config, session=session)
         driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
-        driver.controller.image = an_image()
-        driver.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
-        driver.controller.mark = mark  # type: ignore[method-assign]
+        driver.parts.controller.image = an_image()
+        driver.parts.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
+        driver.parts.controller.mark = mark  # type: ignore[method-assign]
         return driver
 
     def _apply(self, multi: Multi) -> MultiOutcome:
@@ -70,7 +70,7 @@ class Told:
 async def take_over(driver: DriverNode) -> Happened:
     acts = claim_acts(driver)
     try:
-        return await acts.take_over()
+        return await done(driver, acts.take_over())
     finally:
         acts.close()
         await asyncio.sleep(0)

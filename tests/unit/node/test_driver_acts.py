@@ -27,15 +27,17 @@ from migrator.model.values import Mark, MigrationState
 from migrator.node.brokers.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
 from migrator.node.brokers.full_sends import ASKED, SILENT_AFTER_MS
 from migrator.node.driver import propagator
+from migrator.node.driver.act import DriverParts
 from migrator.node.driver.divergence_watch import DivergenceWatch
-from migrator.node.driver.driver_acts import DriverActs
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.driver_state import DriverState, StateReporter
+from migrator.node.driver.event_queue import EventQueue
 from migrator.node.process.controller import now_ms, wall_ms
 from migrator.node.quorum.hooks import Hooks
+from migrator.node.transport.client_security import client_security
 from migrator.zk.multi import JUTE_MAXBUFFER
 from tests.support.builders import a_claim, a_topic, an_image
-from tests.support.driver_acts import dual_write_acts, rollback_acts, update_acts
+from tests.support.driver_acts import acts_of, done, dual_write_acts, rollback_acts, update_acts
 from tests.support.updated_brokers import request_of
 
 NODE: Any = {
@@ -62,7 +64,7 @@ def a_driver(
     now_ms: Callable[[], int] = now_ms,
     **known: Any,
 ) -> Any:
-    """A driver whose surroundings are only as far there as an act looks at them. known: what its constructor takes."""
+    """A driver whose surroundings are only as far there as an act looks at them. known: other parts."""
     config = SimpleNamespace(**NODE | vars(config or SimpleNamespace()))
     session = session or SimpleNamespace(connected=False)
     image = an_image(a_topic("orders"))
@@ -77,23 +79,28 @@ def a_driver(
     divergence = DivergenceWatch(
         config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=lambda image: writes_allowed(now.state)
     )
-    surroundings: dict[str, Any] = {
-        "retired_mark": None,
-        "quorum": None,
-        "laboratory": False,
-        "on_retired": lambda finding: None,
-        "close_listener": nothing,
-        "hooks": Hooks(),
-        "calm": SimpleNamespace(begin=lambda: None, end=lambda: None),
+    parts: dict[str, Any] = {
+        "progress": StateReporter(now),
         "passwords": None,
+        "quorum": SimpleNamespace(stock_voters=list, foreign_voters=tuple, known_to_all=known_to_all),
+        "events": EventQueue(),
+        "hooks": Hooks(),
+        "to_brokers": client_security(None),
+        "wall_ms": wall_ms,
     }
-    parts = {"now": now, "divergence": divergence, "now_ms": now_ms, "wall_ms": wall_ms}
-    driver = DriverNode(config, controller, session, **surroundings | parts | known)
+    driver = DriverNode(
+        DriverParts(now=now, config=config, controller=controller, session=session, now_ms=now_ms, **parts | known),
+        now,
+        divergence,
+        calm=SimpleNamespace(begin=lambda: None, end=lambda: None),  # type: ignore[arg-type]
+        on_retired=lambda finding: None,
+    )
     driver.propagator.channels = channels or driver.propagator.channels
     return driver
 
 
-async def nothing() -> None: ...
+async def known_to_all(*_: Any) -> None:
+    """The other voters have the mark at once."""
 
 
 def a_resting_mirror(**known: Any) -> Any:
@@ -107,7 +114,7 @@ def story(told: Callable[[], Awaitable[None]]) -> None:
 
 def test_every_state_has_an_act_but_those_that_wait_to_be_told() -> None:
     async def told() -> None:
-        acts = DriverActs(a_driver(State.IDLE))
+        acts = acts_of(a_driver(State.IDLE))
         assert set(State) - set(acts.table) == {State.IDLE, State.FENCED, State.DONE}
         await acts.close()
 
@@ -119,7 +126,7 @@ def test_a_mirror_that_broke_during_a_refused_rollback_is_made_again() -> None:
 
     async def told() -> None:
         driver = a_driver(State.DUAL_WRITE)
-        assert await dual_write_acts(driver).dual_write() is Happened.MIRROR_BROKEN
+        assert await done(driver, dual_write_acts(driver).dual_write()) is Happened.MIRROR_BROKEN
 
     story(told)
 
@@ -127,8 +134,8 @@ def test_a_mirror_that_broke_during_a_refused_rollback_is_made_again() -> None:
 def test_a_mirror_that_breaks_while_brokers_are_told_is_made_again_before_dual_write() -> None:
     async def told() -> None:
         driver = a_driver(State.UPDATING_BROKERS)
-        driver.propagator.broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", driver.controller.image)
-        assert await update_acts(driver).update_brokers() is Happened.MIRROR_BROKEN
+        driver.propagator.broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", driver.parts.controller.image)
+        assert await done(driver, update_acts(driver).update_brokers()) is Happened.MIRROR_BROKEN
 
     story(told)
 
@@ -138,7 +145,7 @@ def test_brokers_that_have_not_answered_are_waited_for_also_after_zookeeper_was_
         sent: list[BrokerUpdate] = []
         driver = a_driver(State.SYNCING, channels=SimpleNamespace(send=sent.extend))
         broker_updates = driver.propagator.broker_updates = BrokerUpdates(
-            a_claim(), "PLAINTEXT", driver.controller.image
+            a_claim(), "PLAINTEXT", driver.parts.controller.image
         )
         assert driver.propagator.not_updated() == [1, 2, 3]
         driver.propagator._queue(broker_updates.everything(withheld=[3]))
@@ -163,7 +170,7 @@ def an_updating_driver(state: State) -> tuple[Any, list[BrokerUpdate]]:
     sent: list[BrokerUpdate] = []
     channels = SimpleNamespace(send=sent.extend, follow=lambda _: None)
     driver = a_driver(state, channels=channels)
-    broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", driver.controller.image)
+    broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", driver.parts.controller.image)
     driver.propagator.begin(broker_updates, Guarded(tuple(broker_updates.everything()), ()))
     return driver, sent
 
@@ -176,7 +183,7 @@ async def resumed(
     channels = SimpleNamespace(send=sent.extend, follow=lambda _: None, waiting=lambda: 0)
     driver = a_driver(State.UPDATING_BROKERS, channels=channels, now_ms=lambda: clock[0])
     if before_dual_write:
-        driver.controller.newest = SimpleNamespace(marks={Mark.TAKEOVER: "begun"})
+        driver.parts.controller.newest = SimpleNamespace(marks={Mark.TAKEOVER: "begun"})
     driver.now.claim, driver.mirroring.mirror = a_claim(), a_resting_mirror()
 
     async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
@@ -185,7 +192,7 @@ async def resumed(
         return {broker: Survey(broker, {"orders": frozenset({0})})}, {}
 
     driver.propagator._ask = driver.propagator.full_sends._ask = ask
-    act = asyncio.create_task(update_acts(driver).update_brokers())
+    act = asyncio.create_task(done(driver, update_acts(driver).update_brokers()))
     while len(sent) < 6:
         await asyncio.sleep(0)
     assert {order.broker for order in sent} == {1, 2, 3} - {silent}
@@ -199,7 +206,7 @@ def test_after_a_fail_over_a_silent_broker_is_named_and_dual_write_does_not_wait
         driver, act, _, clock = await resumed(silent=3)
         assert driver.propagator.not_sent() == [3]
         clock[0] = SILENT_AFTER_MS
-        driver.events.wake()
+        driver.parts.events.wake()
         assert await act is Happened.BROKERS_UPDATED
         why = driver.propagator.why_not_updated()
         assert why[3] == {"code": None, "reason": ASKED, "since_ms": SILENT_AFTER_MS}
@@ -215,7 +222,7 @@ def test_the_first_takeover_waits_for_every_broker_also_under_the_next_leader() 
         for order in sent:
             driver.propagator._on_answer(order, None)
         clock[0] = 100 * SILENT_AFTER_MS
-        driver.events.wake()
+        driver.parts.events.wake()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert driver.propagator.not_sent() == []
@@ -230,7 +237,7 @@ def test_a_rollback_is_refused_by_the_name_of_the_broker_that_is_not_updated() -
     async def told() -> None:
         driver, act, sent, clock = await resumed(silent=3)
         clock[0] = SILENT_AFTER_MS
-        driver.events.wake()
+        driver.parts.events.wake()
         await act
         for order in sent:
             driver.propagator._on_answer(order, None)
@@ -238,11 +245,11 @@ def test_a_rollback_is_refused_by_the_name_of_the_broker_that_is_not_updated() -
         async def settled() -> None:
             return None
 
-        driver.controller.settled, driver.controller.lag = settled, lambda: 0
+        driver.parts.controller.settled, driver.parts.controller.lag = settled, lambda: 0
         quiet = asyncio.create_task(rollback_acts(driver)._quiet())
         await asyncio.sleep(0)
         clock[0] += 40_000
-        driver.events.wake()
+        driver.parts.events.wake()
         with pytest.raises(FindingError, match="broker 3 is not updated for 41 s"):
             await quiet
         await driver.propagator.full_sends.stop()
@@ -283,7 +290,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     async def told() -> None:
         driver, sent = an_updating_driver(State.UPDATING_BROKERS)
         ask_about(driver, {"orders": frozenset({0}), "gone": frozenset({3})})
-        driver.controller.removals.topic_gone("gone", b"\x77" * 16)
+        driver.parts.controller.removals.topic_gone("gone", b"\x77" * 16)
         refused = [each for each in sent if each.broker == 1]
         sent.clear()
         driver.propagator._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))
@@ -306,7 +313,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
 
 
 @pytest.mark.parametrize(("state", "kept"), [(State.ABORTED, True), (State.COPYING, False), (State.DUAL_WRITE, False)])
-def test_a_takeover_is_not_operationed_for_later(state: State, *, kept: bool) -> None:
+def test_no_operation_for_a_takeover_is_kept_for_later(state: State, *, kept: bool) -> None:
     """An operation kept in the window would undo the latch after the abort."""
 
     async def told() -> None:
@@ -318,7 +325,7 @@ def test_a_takeover_is_not_operationed_for_later(state: State, *, kept: bool) ->
 
 
 @pytest.mark.parametrize(("state", "kept"), [(State.WAIT_BROKERS, False), (State.SYNCING, True)])
-def test_a_rollback_is_not_operationed_for_before_there_is_anything_to_rollback(state: State, *, kept: bool) -> None:
+def test_no_operation_for_a_rollback_is_kept_before_there_is_anything_to_roll_back(state: State, *, kept: bool) -> None:
     async def told() -> None:
         driver = a_driver(state)
         assert driver.request_rollback() is driver.operations.rollback is kept
@@ -354,7 +361,7 @@ def test_what_is_committed_is_behind_until_zookeeper_has_it(state: State, fresh_
         driver = a_driver(state)
         driver.now.claim, driver.now.fresh_copy = a_claim(), fresh_copy
         delta = Draft(an_image(a_topic("orders"), migration=MigrationState.MIGRATION)).finish(Position(5, 112))
-        driver.controller.image = delta.after
+        driver.parts.controller.image = delta.after
         driver.on_started(Position(5, 109))
         driver.published(delta)
         assert driver.divergence.look().records == records
@@ -367,7 +374,7 @@ def test_what_is_committed_is_behind_until_zookeeper_has_it(state: State, fresh_
 def test_what_zookeeper_lacked_under_the_leader_before_is_known_as_soon_as_the_next_one_resumes() -> None:
     async def told() -> None:
         driver = a_driver(State.IDLE)
-        driver.controller.image = SimpleNamespace(marks={Mark.BEHIND: '{"offset": 40, "since_ms": 0}'})
+        driver.parts.controller.image = SimpleNamespace(marks={Mark.BEHIND: '{"offset": 40, "since_ms": 0}'})
         driver.divergence = DivergenceWatch(
             DivergenceLimits(60), now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda image: False
         )

@@ -19,13 +19,12 @@ from migrator.driver.way_back import Left, last_steps
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import MigrationState
 from migrator.node.driver import ephemeral_claim
-from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.driver_state import DriverState, StateReporter
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
 from tests.support.builders import a_claim, an_image
-from tests.support.driver_acts import as_act, copy_acts
+from tests.support.driver_acts import as_act, copy_acts, done, with_parts
 from tests.support.voter_on_disk import comes_about
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver, for_ever, found, settle
@@ -120,7 +119,7 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go() -> N
         session = Session()
         driver = a_voters_driver(State.COPYING, session=session)
         driver.now.claim = a_claim()
-        driver.ephemeral.begin(TimeWithoutController(driver.now_ms(), 20))
+        driver.ephemeral.begin(TimeWithoutController(driver.parts.now_ms(), 20))
         running = asyncio.create_task(driver.run({State.COPYING: as_act(for_ever)}))
         driver.lost_leadership()
         await settle(driver, lambda: session.renewed == 1)
@@ -151,13 +150,14 @@ class Appending:
         async def observed() -> ClaimObservation:
             return says()
 
-        driver.controller = SimpleNamespace(  # type: ignore[assignment]
+        controller = SimpleNamespace(
             newest=base, image=base, paused=paused, next_offset=lambda: 10, append_copy=append_copy, epoch=5
         )
+        with_parts(driver, controller=controller)
         driver.claim_watch.observed = observed  # type: ignore[method-assign]
 
     async def commit(self) -> Happened:
-        return await copy_acts(self.driver, CopyAudit(self.driver.config)).commit()
+        return await done(self.driver, copy_acts(self.driver).commit())
 
 
 OURS = found(3000, 5)
@@ -203,7 +203,7 @@ def test_the_window_may_be_aborted_until_the_append_and_not_after_it() -> None:
         await settle(driver, lambda: bool(stage.appended))
         assert driver.now.fresh_copy
         assert not driver.request_abort("a person")
-        driver.events.interrupt(Happened.WINDOW_FAILED)  # on its way since before the append
+        driver.parts.events.interrupt(Happened.WINDOW_FAILED)  # on its way since before the append
         await asyncio.sleep(0)
         assert driver.claim_watch.touched(OF_A_BROKER) is Happened.MUST_ROLL_BACK
         await settle(driver, lambda: driver.now.state is State.ROLLING_BACK_EARLY)

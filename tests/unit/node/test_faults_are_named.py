@@ -22,7 +22,7 @@ from migrator.node.driver import mirror_node
 from migrator.node.driver.mirror_node import Mirror
 from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, a_topic, an_image
-from tests.support.driver_acts import as_act, reconcile_acts, rollback_acts
+from tests.support.driver_acts import as_act, done, reconcile_acts, rollback_acts
 from tests.support.statuses import driver_status
 from tests.unit.driver.test_mirror import a_cluster, mirror
 from tests.unit.node.test_driver_acts import story
@@ -96,9 +96,9 @@ def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_b
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.SYNCING)
         image = an_image(a_topic("orders"), quotas={DOT: {"request_percentage": 1.0}})
-        driver.controller.image = driver.controller.newest = image
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
-        driver.controller.heartbeat_ages_ms = dict
+        driver.parts.controller.image = driver.parts.controller.newest = image
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
+        driver.parts.controller.heartbeat_ages_ms = dict
         driver.propagator.channels.states = list
         status = driver_status(driver)
         assert [each["code"] for each in status["driver"]["alarms"]] == ["Z2K-2104"]
@@ -107,10 +107,9 @@ def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_b
 
         async def quiet() -> None: ...
 
-        driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
         acts = rollback_acts(driver)
         acts._quiet = quiet  # type: ignore[method-assign]
-        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
         assert (driver.now.finding.code, "Z2K-2104" in driver.now.finding.text) == ("Z2K-2014", True)
 
     story(told)
@@ -187,7 +186,7 @@ def test_a_change_that_brokers_cannot_be_told_ends_no_process() -> None:
         broken: list[str] = []
         driver.mirroring.mirror = SimpleNamespace(publish=lambda delta: None, break_off=broken.append)
         driver.propagator.broker_updates = SimpleNamespace(published=lambda delta: 1 / 0)
-        driver.published(Draft(driver.controller.image).finish(Position(1, 1001)))
+        driver.published(Draft(driver.parts.controller.image).finish(Position(1, 1001)))
         assert "Z2K-2105" in driver.now.alarms
         assert driver.propagator.broker_updates is None
         assert broken

@@ -23,7 +23,7 @@ from migrator.model.image import EMPTY, Image, Position
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
 from tests.support.builders import a_partition, a_topic, an_image
-from tests.support.driver_acts import dual_write_acts, reconcile_acts, rollback_acts
+from tests.support.driver_acts import done, dual_write_acts, reconcile_acts, rollback_acts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.statuses import driver_status
 from tests.unit.driver.test_mirror import AT, a_cluster
@@ -45,14 +45,13 @@ def a_successor() -> tuple[Any, FakeEnsemble]:
     planned = plan(diff(EMPTY, worn(0)), claim, AT, Shape())
     assert all(session.apply(multi).applied for multi in planned.multis)
     driver = a_voters_driver(State.SYNCING, session=session)
-    driver.controller.image = driver.controller.newest = worn(EPOCH)
-    driver.controller.heal = nobody_to_heal  # type: ignore[method-assign]
-    driver.controller.heartbeat_ages_ms = dict
+    driver.parts.controller.image = driver.parts.controller.newest = worn(EPOCH)
+    driver.parts.controller.heal = nobody_to_heal  # type: ignore[method-assign]
+    driver.parts.controller.heartbeat_ages_ms = dict
     driver.now.claim = planned.claim
     driver.propagator.channels = SimpleNamespace(send=len, follow=len, states=list, waiting=lambda: 0)
     driver.propagator.silence = str
-    driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
-    driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
+    driver.now.surveys = {broker: Survey(broker) for broker in driver.parts.controller.image.brokers}
     return driver, ensemble
 
 
@@ -78,14 +77,14 @@ async def asked_to_go_back(driver: Any) -> Any:
 
     acts = rollback_acts(driver)
     acts._quiet = quiet  # type: ignore[method-assign]
-    assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+    assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
     return driver.now.finding
 
 
 def test_a_fail_over_writes_a_bounded_number_and_mirrors_the_next_change_at_once() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert writes_of(driver) == RAISES_MAX
         left = driver_status(driver)["dual_write"]
         assert left["lagging_operations"] == PARTITIONS * EPOCH - sum(versions(ensemble)) > 0
@@ -102,7 +101,7 @@ def test_a_fail_over_writes_a_bounded_number_and_mirrors_the_next_change_at_once
 def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await reconcile_acts(driver).reconcile()
+        await done(driver, reconcile_acts(driver).reconcile())
         driver.now.state = State.DUAL_WRITE
         found = await asked_to_go_back(driver)
         assert found.code == VERSIONS_LAG.code == driver.now.alarms["rollback"].code
@@ -111,7 +110,7 @@ def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -
         assert found.values["operations"] == PARTITIONS * EPOCH - RAISES_MAX
         assert found.values["seconds"] >= 1
 
-        acts = asyncio.create_task(dual_write_acts(driver).dual_write())
+        acts = asyncio.create_task(done(driver, dual_write_acts(driver).dual_write()))
         await asyncio.sleep(0)
         await applied(driver, lambda: versions(ensemble) == [EPOCH] * PARTITIONS)
         acts.cancel()
@@ -127,7 +126,7 @@ def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -
 def test_raising_waits_for_what_is_on_its_way_and_sends_one_round_at_a_time() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await reconcile_acts(driver).reconcile()
+        await done(driver, reconcile_acts(driver).reconcile())
         driver.mirror.publish(diff(worn(EPOCH), worn(EPOCH + 1, offset=1_001, isr=(1, 2))))
         assert driver.mirror.behind
         assert not driver.mirror.raise_versions()
@@ -146,7 +145,7 @@ def test_raising_waits_for_what_is_on_its_way_and_sends_one_round_at_a_time() ->
 def test_a_commit_behind_a_round_of_raising_is_mirrored_with_the_right_versions() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await reconcile_acts(driver).reconcile()
+        await done(driver, reconcile_acts(driver).reconcile())
         assert driver.mirror.raise_versions()
         driver.mirror.publish(diff(worn(EPOCH), worn(EPOCH + 1, offset=1_001, isr=(1, 2))))
         nothing_of_it = msgspec.structs.replace(worn(EPOCH + 1, isr=(1, 2)), position=Position(1, 1_002))
@@ -161,14 +160,14 @@ def test_a_commit_behind_a_round_of_raising_is_mirrored_with_the_right_versions(
 def test_a_state_that_somebody_writes_while_it_is_raised_breaks_the_mirror_and_is_put_right() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await reconcile_acts(driver).reconcile()
+        await done(driver, reconcile_acts(driver).reconcile())
         topic_id, of_topic = next(iter(driver.mirror.lagging.topics.items()))
         first = next(iter(of_topic))
         state = ensemble.nodes[paths.state("orders", first)].data
         ensemble.apply(Multi((SetData(paths.state("orders", first), state),)), 0)
         assert driver.mirror.raise_versions()
         await applied(driver, lambda: driver.mirror is None)
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert driver.mirror.lagging.left(topic_id, first) <= EPOCH - 1
         while driver.mirror.raise_versions():
             await applied(driver, lambda: not driver.mirror.behind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from migrator.wire.messages.metadata import NoOpRecord
 from migrator.zk.multi import MultiOutcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from tests.support.builders import a_claim, a_topic, an_image
-from tests.support.driver_acts import as_act, claim_acts, rollback_acts
+from tests.support.driver_acts import as_act, claim_acts, done, rollback_acts, with_parts
 from tests.unit.node.test_driver_acts import a_driver, story
 
 VOTERS = SimpleNamespace(voter_ids=(3000, 3001, 3002), voters=(1, 2, 3), node_id=3000, gates="auto")
@@ -53,9 +54,9 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
     channels = SimpleNamespace(close=nothing, waiting=lambda: 0)
     reads = {"children": lambda path: None, "get": lambda path: None}
     session = SimpleNamespace(sync=lambda: None, apply=lambda multi: MultiOutcome(), **reads)
-    given = {"config": VOTERS, "session": session, "channels": channels, "close_listener": nothing, **known}
-    driver = a_driver(state, epoch=5, on_retired=lambda finding: None, **given)
-    driver.controller.epoch = 5
+    given = {"config": VOTERS, "session": session, "channels": channels, **known}
+    driver = a_driver(state, epoch=5, **given)
+    driver.parts.controller.epoch = 5
     return driver
 
 
@@ -104,7 +105,7 @@ def test_what_is_seen_of_a_successor_half_written_fences_nobody(monkeypatch: pyt
 
     async def told() -> None:
         driver = a_voters_driver(State.DUAL_WRITE)
-        driver.controller.resign = lambda: None  # type: ignore[method-assign]
+        driver.parts.controller.resign = lambda: None  # type: ignore[method-assign]
         driver.now.claim = a_claim(node=3000, kraft_epoch=5)
         successors = MigrationZnode(3001, 6, 10, 1)
         zookeeper_says(monkeypatch, found(3000, 5, successors), found(3001, 6, successors, zk_epoch=10))
@@ -129,7 +130,7 @@ def test_a_look_that_began_under_an_earlier_leadership_means_nothing(monkeypatch
 
         monkeypatch.setattr(claim_watch, "read_claim", read)
         await driver.claim_watch._check()
-        assert driver.events._interrupts.empty()
+        assert driver.parts.events._interrupts.empty()
 
     story(told)
 
@@ -141,7 +142,7 @@ def test_a_follower_that_finishes_the_rollback_first_does_not_fence_the_leader(
     monkeypatch.setattr(claim_watch, "CLAIM_LOOK_S", 0.0)
 
     async def told() -> None:
-        driver = a_voters_driver(State.ROLLING_BACK, retired_mark=SimpleNamespace(write=lambda text: None))
+        driver = a_voters_driver(State.ROLLING_BACK)
         driver.now.claim = a_claim()
         zookeeper_says(monkeypatch, found(1, -1, None, zk_epoch=10))
 
@@ -151,9 +152,10 @@ def test_a_follower_that_finishes_the_rollback_first_does_not_fence_the_leader(
 
         async def mark(mark: Mark, text: str) -> None: ...
 
-        driver.controller.mark = mark  # type: ignore[method-assign]
-        driver.quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
-        running = asyncio.create_task(driver.run({State.ROLLING_BACK: as_act(lambda: rollback_acts(driver)._leave(3))}))
+        driver.parts.controller.mark = mark  # type: ignore[method-assign]
+        with_parts(driver, quorum=SimpleNamespace(known_to_all=known_to_all))
+        acts = rollback_acts(driver, retired_mark=SimpleNamespace(write=lambda text: None))
+        running = asyncio.create_task(driver.run({State.ROLLING_BACK: partial(acts._leave, 3)}))
         await settle(driver, lambda: driver.now.state is State.RETIRED)
         running.cancel()
         assert driver.now.state is State.RETIRED
@@ -183,11 +185,11 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
                 await asyncio.sleep(60)
 
         driver = a_voters_driver(State.TAKING_OVER, hooks=Hooks(before=before))
-        driver.controller.mark = mark  # type: ignore[method-assign]
+        driver.parts.controller.mark = mark  # type: ignore[method-assign]
         zookeeper_says(monkeypatch, found(1, -1, None))
         table = {
-            State.TAKING_OVER: as_act(claim_acts(driver).take_over),
-            State.ABORTING: as_act(rollback_acts(driver).abort_takeover),
+            State.TAKING_OVER: claim_acts(driver).take_over,
+            State.ABORTING: rollback_acts(driver).abort_takeover,
         }
         running = asyncio.create_task(driver.run(table))
         await is_at_the_latch.wait()
@@ -208,10 +210,10 @@ def test_a_controller_znode_of_ours_is_rolled_back_whatever_migration_says(monke
             return MultiOutcome()
 
         driver = a_voters_driver(State.ABORTING, session=SimpleNamespace(apply=apply, sync=lambda: None))
-        image = driver.controller.image
-        driver.controller.newest = type(image)(marks=image.marks.set(Mark.TAKEOVER, "epoch 5"))
+        image = driver.parts.controller.image
+        driver.parts.controller.newest = type(image)(marks=image.marks.set(Mark.TAKEOVER, "epoch 5"))
         zookeeper_says(monkeypatch, found(3001, 4, NOBODYS))
-        assert await rollback_acts(driver).abort_takeover() is Happened.ABORT_DONE
+        assert await done(driver, rollback_acts(driver).abort_takeover()) is Happened.ABORT_DONE
         assert len(sent) == 1
         assert "delete /controller" in sent[0]
 

@@ -19,10 +19,10 @@ from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 def test_a_status_in_dual_write_names_what_only_kraft_has(kind: ConfigType, told_of: list[str]) -> None:
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.DUAL_WRITE)
-        draft = Draft(driver.controller.image)
+        draft = Draft(driver.parts.controller.image)
         draft.set_config(ConfigKey(kind, "1"), "interval.ms", "1000")
-        driver.controller.image = draft.finish(driver.controller.image.position).after
-        driver.controller.heartbeat_ages_ms = dict
+        driver.parts.controller.image = draft.finish(driver.parts.controller.image.position).after
+        driver.parts.controller.heartbeat_ages_ms = dict
         driver.propagator.channels.states = list
         assert list(driver_status(driver)["dual_write"]["only_kraft"]) == told_of
         driver.now.claim = None

@@ -31,7 +31,7 @@ def some(state: State, clock: Clock | None = None) -> DriverOperations:
     return DriverOperations(DriverState(state=state), clock or Clock())
 
 
-def test_a_takeover_is_operationed_for_no_longer_than_its_evidence_is_fresh() -> None:
+def test_an_operation_for_a_takeover_counts_no_longer_than_its_evidence_is_fresh() -> None:
     clock = Clock()
     operations = some(State.WAIT_BROKERS, clock)
     assert operations.request_takeover()

@@ -17,7 +17,7 @@ from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
 from tests.support.builders import a_claim, a_topic, an_image
-from tests.support.driver_acts import reconcile_acts
+from tests.support.driver_acts import done, reconcile_acts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.node.test_driver_acts import a_driver, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
@@ -33,7 +33,7 @@ def test_what_is_removed_and_was_not_carried_out_is_told(begun: bool) -> None:
         ensemble.create(DELETION)
         ensemble.create(paths.REASSIGN_PARTITIONS, b'{"version":1,"partitions":[]}')
         driver = a_driver(State.SYNCING, session=ensemble.session())
-        orders = read_orders(driver.session)
+        orders = read_orders(driver.parts.session)
         assert set(orders.given) == {DELETION, paths.REASSIGN_PARTITIONS}
         with capture_logs() as events:
             await reconcile_acts(driver)._take_orders_away(orders, a_claim(epoch_version=0), begun)
@@ -53,7 +53,7 @@ def test_a_commit_that_comes_meanwhile_and_cannot_be_sent_begins_the_reconcile_a
 
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.SYNCING)
-        before = driver.controller.image
+        before = driver.parts.controller.image
 
         def lost(*_: Any) -> Any:
             raise ZOOKEEPER_LOST.error(path="multi", reason="the session ended")
@@ -61,12 +61,12 @@ def test_a_commit_that_comes_meanwhile_and_cannot_be_sent_begins_the_reconcile_a
         def read_and_lose(*asked: Any, **named: Any) -> Any:
             tree = read_tree(*asked, **named)
             driver.mirroring.backlog.append(diff(before, an_image(a_topic("orders"), a_topic("new"))))
-            driver.session.send = lost
+            driver.parts.session.send = lost
             return tree
 
         monkeypatch.setattr(reconciling, "read_tree", read_and_lose)
         with pytest.raises(FindingError) as broke:
-            await reconcile_acts(driver).reconcile()
+            await done(driver, reconcile_acts(driver).reconcile())
         assert broke.value.code == MIRROR_BROKE.code
         assert "the session ended" in broke.value.occurrence.text
         assert driver.mirror is None
@@ -91,11 +91,11 @@ def test_only_the_first_reconcile_of_a_fresh_copy_may_leave_topics_unread(
 
         monkeypatch.setattr(reconciling, "read_tree", lost)
         acts = reconcile_acts(driver)
-        acts.updates.update_first = no_update
+        acts.updates.update_first = no_update  # type: ignore[method-assign]
         for _ in range(3):
             with pytest.raises(FindingError):
-                await acts.reconcile()
-        assert noted == [driver.config.node_id if first else None, None, None]
+                await done(driver, acts.reconcile())
+        assert noted == [driver.parts.config.node_id if first else None, None, None]
 
     async def no_update(_: Exception) -> None:
         return None

@@ -21,6 +21,7 @@ from migrator.raft.types import SnapshotId
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord, PartitionChangeRecord
 from migrator.wire.records import encode_record
+from tests.support.driver_acts import only_parts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree
 
@@ -44,9 +45,10 @@ def test_a_log_whose_beginning_was_trimmed_is_compared_from_its_snapshot_on(tmp_
     values = [encode_record(record, version) for record, version in records_of(copied.image)]
     SnapshotFiles(store.directory).write(SnapshotId(end, 1), values, 0)
     store.append(end, 1, [a_batch(encode_record(NoOpRecord(), 0))])
-    parts: dict[str, Any] = dict.fromkeys(each.name for each in fields(RollbackActs))
-    parts["config"] = SimpleNamespace(metadata_log_dir=tmp_path, passwords=None)
-    acts = RollbackActs(**parts | {"session": ensemble.session(), "now": DriverState()})
+    config = SimpleNamespace(metadata_log_dir=tmp_path, passwords=None)
+    besides: dict[str, Any] = dict.fromkeys(each.name for each in fields(RollbackActs))
+    parts = only_parts(config=config, session=ensemble.session(), now=DriverState())
+    acts = RollbackActs(**besides | {"parts": parts})
 
     report, _ = acts._compare()
     assert report.kraft == {"offset": end, "epoch": 1}

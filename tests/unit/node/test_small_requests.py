@@ -22,6 +22,7 @@ from migrator.zk import paths
 from migrator.zk.multi import HEADROOM_BYTES, Delete, Multi
 from migrator.zk.znodes import topic_data
 from tests.support.builders import a_topic, an_image
+from tests.support.driver_acts import done
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_log_against_zookeeper import CHANGES, STATE, planned, worn
@@ -47,7 +48,7 @@ BELOW: dict[str, dict[str, bytes | None]] = {
 
 
 def on_small_servers(driver: Any, ensemble: FakeEnsemble) -> None:
-    driver.config.jute_maxbuffer = ensemble.jute_maxbuffer = SMALLEST
+    driver.parts.config.jute_maxbuffer = ensemble.jute_maxbuffer = SMALLEST
 
 
 @pytest.mark.parametrize("oddities", BELOW.values(), ids=BELOW.keys())
@@ -60,7 +61,7 @@ def test_what_the_reconcile_takes_away_goes_in_requests_that_the_servers_take(
         on_small_servers(driver, ensemble)
         assert await reconciled(driver) is Happened.RECONCILED
         assert not [path for path in ensemble.nodes if path.rpartition("/")[2] in LONG]
-        tree = read_tree(driver.session)
+        tree = read_tree(driver.parts.session)
         assert tree.problems == []
         assert diff(as_image(tree, IMAGE), IMAGE).is_empty
 
@@ -72,12 +73,12 @@ def test_states_that_are_missing_are_created_in_requests_that_the_servers_take()
         driver, ensemble = a_successor()
         wide = a_topic("wide", 1_000)
         image = an_image(*IMAGE.topics.values(), wide)
-        driver.controller.image = driver.controller.newest = image
+        driver.parts.controller.image = driver.parts.controller.newest = image
         ensemble.create(paths.topic("wide"), topic_data(wide))
         on_small_servers(driver, ensemble)
         assert await reconciled(driver) is Happened.RECONCILED
         assert paths.state("wide", 999) in ensemble.nodes
-        assert read_tree(driver.session).problems == []
+        assert read_tree(driver.parts.session).problems == []
 
     story(told)
 
@@ -87,7 +88,7 @@ def test_a_spoiled_znode_that_no_server_would_take_is_left_and_named_and_all_the
         driver, ensemble = a_successor()
         wide = a_topic("wide", 9_000)
         image = an_image(*IMAGE.topics.values(), wide)
-        driver.controller.image = driver.controller.newest = image
+        driver.parts.controller.image = driver.parts.controller.newest = image
         ensemble.create(paths.topic("wide"), BAD)
         spoiled(ensemble, {paths.topic("orders"): BAD})
         on_small_servers(driver, ensemble)
@@ -112,14 +113,10 @@ def test_orders_of_the_last_moment_go_before_the_claim_where_one_request_does_no
             for name in LONG:
                 ensemble.create(f"{paths.DELETE_TOPICS}/{name}")
 
-        async def known_to_all(*_: Any) -> None: ...
-
-        driver.controller.mark = mark
-        driver.retired_mark = type("Mark", (), {"write": lambda self, text: None})()
-        acts: Any = rolling_back(driver, a_report())
-        driver.quorum.known_to_all = known_to_all
+        driver.parts.controller.mark = mark
+        acts = rolling_back(driver, a_report())
         before = len(ensemble.log)
-        assert await acts.rollback() is Happened.ROLLED_BACK
+        assert await done(driver, acts.rollback()) is Happened.ROLLED_BACK
         assert not [path for path in ensemble.nodes if path.startswith(f"{paths.DELETE_TOPICS}/")]
         assert paths.CONTROLLER not in ensemble.nodes
         *first, last = ensemble.log[before:]

@@ -42,7 +42,7 @@ from migrator.zk.multi import Multi, MultiOutcome
 from migrator.zk.znodes import state_data, topic_data
 from tests.adversarial.poison_znodes import Gardener
 from tests.support.builders import a_partition, a_topic, an_id, an_image
-from tests.support.driver_acts import reconcile_acts, rollback_acts
+from tests.support.driver_acts import done, reconcile_acts, rollback_acts, with_parts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import AT, a_cluster
 from tests.unit.node.test_driver_acts import story
@@ -160,8 +160,8 @@ def a_successor(marks: dict[str, str] | None = None) -> tuple[Any, FakeEnsemble]
     for multi in planned.multis:
         assert session.apply(multi).applied
     driver = a_voters_driver(State.SYNCING, session=session)
-    driver.controller.image = driver.controller.newest = image
-    driver.controller.heal = nobody_to_heal  # type: ignore[method-assign]
+    driver.parts.controller.image = driver.parts.controller.newest = image
+    driver.parts.controller.heal = nobody_to_heal  # type: ignore[method-assign]
     driver.now.claim = planned.claim
     sent: list[Any] = []
     driver.propagator.channels = SimpleNamespace(
@@ -188,10 +188,10 @@ async def reconciled(driver: Any) -> Happened:
     acts = reconcile_acts(driver)
     for _ in range(2):
         try:
-            return await acts.reconcile()
+            return await done(driver, acts.reconcile())
         except FindingError:
             continue
-    return await acts.reconcile()
+    return await done(driver, acts.reconcile())
 
 
 @pytest.mark.parametrize("oddities", MENDED.values(), ids=MENDED.keys())
@@ -200,7 +200,7 @@ def test_after_a_fail_over_zookeeper_says_what_the_log_says(oddities: dict[str, 
         driver, ensemble = a_successor()
         spoiled(ensemble, oddities)
         assert await reconciled(driver) is Happened.RECONCILED
-        tree = read_tree(driver.session)
+        tree = read_tree(driver.parts.session)
         assert tree.problems == []
         assert diff(as_image(tree, IMAGE), IMAGE).is_empty
         for name in ("foreign", "twin", "x", "y", "nobody", "zero", "seven"):
@@ -231,12 +231,11 @@ def test_what_is_not_mirrored_stays_with_an_alarm_and_bars_the_way_back(
 
         async def quiet() -> None: ...
 
-        driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
         acts = rollback_acts(driver)
         acts._quiet = quiet  # type: ignore[method-assign]
         acts._refuse_missing_places = lambda: None  # type: ignore[method-assign]
-        driver.config.metadata_log_dir = None
-        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        driver.parts.config.metadata_log_dir = None
+        assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
         assert next(iter(oddities)) in driver.now.finding.text
 
     story(told)
@@ -248,7 +247,7 @@ def test_every_oddity_at_once() -> None:
         for oddities in (*MENDED.values(), *LEFT.values()):
             spoiled(ensemble, oddities)
         assert await reconciled(driver) is Happened.RECONCILED
-        assert diff(as_image(read_tree(driver.session), IMAGE), IMAGE).is_empty
+        assert diff(as_image(read_tree(driver.parts.session), IMAGE), IMAGE).is_empty
 
     story(told)
 
@@ -262,7 +261,7 @@ def test_before_dual_write_was_ever_entered_no_topic_of_zookeeper_alone_is_remov
         spoiled(ensemble, MENDED[name])
         before = ensemble.tree()
         with pytest.raises(FindingError) as raised:
-            await reconcile_acts(driver).reconcile()
+            await done(driver, reconcile_acts(driver).reconcile())
         assert raised.value.code == "Z2K-2013"
         assert driver.now.finding.code == "Z2K-2013"
         assert ensemble.tree() == before
@@ -283,8 +282,8 @@ class Unwritable(FakeSession):
 def test_brokers_are_told_though_zookeeper_cannot_be_brought_to_the_log() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        session = driver.session
-        driver.session = Unwritable(ensemble, session.session_id)
+        session = driver.parts.session
+        with_parts(driver, session=Unwritable(ensemble, session.session_id))
         sent = driver.propagator.channels.sent
 
         async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
@@ -294,19 +293,19 @@ def test_brokers_are_told_though_zookeeper_cannot_be_brought_to_the_log() -> Non
         spoiled(ensemble, {ORDERS: BAD})
         acts = reconcile_acts(driver)
         with pytest.raises(FindingError):
-            await acts.reconcile()
+            await done(driver, acts.reconcile())
         assert driver.propagator.broker_updates is None, "ZooKeeper comes first"
         with pytest.raises(FindingError):
-            await acts.reconcile()
+            await done(driver, acts.reconcile())
         while {order.broker for order in sent} != {1, 2, 3}:
-            await driver.events.changed(0.1)
+            await driver.parts.events.changed(0.1)
         assert "Z2K-2108" in driver.now.alarms
         told_once = len(sent)
         with pytest.raises(FindingError):
-            await acts.reconcile()
+            await done(driver, acts.reconcile())
         assert len(sent) == told_once
-        driver.session = session
-        assert await acts.reconcile() is Happened.RECONCILED
+        acts.parts = with_parts(driver, session=session).parts
+        assert await done(driver, acts.reconcile()) is Happened.RECONCILED
         assert "Z2K-2108" not in driver.now.alarms
         assert driver.propagator.not_updated() == [1, 2, 3], "their answers are still awaited"
         await driver.propagator.full_sends.stop()
@@ -331,7 +330,7 @@ def test_a_partition_of_a_moved_epoch_keeps_its_version() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
         moved = an_image(a_topic("orders", [a_partition(0, partition_epoch=2)]), brokers=(1, 2, 3))
-        driver.controller.image = driver.controller.newest = moved
+        driver.parts.controller.image = driver.parts.controller.newest = moved
         spoiled(ensemble, {paths.state("orders", 0): BAD})
         assert await reconciled(driver) is Happened.RECONCILED
         assert ensemble.nodes[paths.state("orders", 0)].version == 2
@@ -380,7 +379,7 @@ def test_what_the_poison_run_plants_holds_up_no_fail_over(what: str) -> None:
         driver, ensemble = a_successor()
         plants(ensemble)[what]()
         assert await reconciled(driver) is Happened.RECONCILED
-        assert diff(as_image(read_tree(driver.session), IMAGE), IMAGE).is_empty
+        assert diff(as_image(read_tree(driver.parts.session), IMAGE), IMAGE).is_empty
         assert "Z2K-2105" not in driver.now.alarms
 
     story(told)

@@ -22,7 +22,7 @@ from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import encode_record
 from migrator.zk import paths
 from tests.support.builders import a_topic, an_image
-from tests.support.driver_acts import reconcile_acts, update_acts
+from tests.support.driver_acts import done, reconcile_acts, update_acts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -55,8 +55,8 @@ def before_an_update(mark: str = NOT_YET, **changes: Any) -> tuple[Any, FakeEnse
     driver, ensemble = a_successor()
     was = msgspec.structs.replace(IMAGE, marks=IMAGE.marks.set(Mark.TAKEOVER, mark))
     before = an_image(migration=MigrationState.PRE_MIGRATION)
-    driver.controller.image = driver.controller.newest = msgspec.structs.replace(was, **changes)
-    driver.controller.copied = CommittedCopy(before, was)
+    driver.parts.controller.image = driver.parts.controller.newest = msgspec.structs.replace(was, **changes)
+    driver.parts.controller.copied = CommittedCopy(before, was)
     return driver, ensemble
 
 
@@ -68,7 +68,7 @@ def test_what_others_changed_since_the_copy_ends_in_an_early_rollback_and_is_lef
         driver, ensemble = before_an_update()
         spoiled(ensemble, changed)
         before = ensemble.tree()
-        assert await reconcile_acts(driver).reconcile() is Happened.MUST_ROLL_BACK
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.MUST_ROLL_BACK
         assert driver.now.finding is not None
         assert driver.now.finding.code in ("Z2K-2013", "Z2K-1001")
         assert ensemble.tree() == before
@@ -83,7 +83,7 @@ def test_once_a_broker_may_have_an_update_the_log_is_the_truth(name: str) -> Non
     async def told() -> None:
         driver, ensemble = before_an_update(UPDATING)
         spoiled(ensemble, MENDED[name])
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
 
     story(told)
 
@@ -96,7 +96,7 @@ def test_what_this_quorum_changed_since_the_copy_is_written_and_no_reason_to_lea
         draft.put_topic(a_topic("made-since", 2))
         now = draft.finish(IMAGE.position).after
         driver, ensemble = before_an_update(configs=now.configs, topics=now.topics, topic_ids=now.topic_ids)
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert b'"9"' in (ensemble.nodes[paths.topic_config("orders")].data or b"")
         assert paths.topic("made-since") in ensemble.nodes
 
@@ -116,7 +116,7 @@ def test_what_the_leader_before_wrote_already_is_no_reason_to_leave() -> None:
         half = topic_with("half", a_topic("half", 2))
         del half[paths.state("half", 1)]
         spoiled(ensemble, {paths.topic_config("orders"): CONFIG, **half})
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert paths.state("half", 1) in ensemble.nodes
 
     story(told)
@@ -126,13 +126,13 @@ def test_a_credential_that_the_format_tool_put_into_the_log_is_written_into_zook
     async def told() -> None:
         tool = {ScramKey("tool", ScramMechanism.SHA_256): ScramCredential(b"salt", b"stored", b"server", 4096)}
         driver, ensemble = before_an_update()
-        known = driver.controller.copied
+        known = driver.parts.controller.copied
         with_tool = {each: known.after.scram.set(*next(iter(tool.items()))) for each in ("scram",)}
         before = an_image(scram=tool, migration=MigrationState.PRE_MIGRATION)
         after = msgspec.structs.replace(known.after, **with_tool)
-        driver.controller.copied = CommittedCopy(before, after)
-        driver.controller.image = driver.controller.newest = after
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        driver.parts.controller.copied = CommittedCopy(before, after)
+        driver.parts.controller.image = driver.parts.controller.newest = after
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert "/config/users/tool" in ensemble.nodes
 
     story(told)
@@ -217,9 +217,9 @@ def test_the_log_says_that_brokers_are_updated_before_the_first_one_is(text: str
             marks.append((which, said))
 
         driver = a_driver(State.UPDATING_BROKERS, epoch=5)
-        image = replace_marks(driver.controller.image, text)
-        driver.controller.image = driver.controller.newest = image
-        driver.controller.mark = mark
+        image = replace_marks(driver.parts.controller.image, text)
+        driver.parts.controller.image = driver.parts.controller.newest = image
+        driver.parts.controller.mark = mark
         await update_acts(driver)._note_updating()
         assert len(marks) == written
         assert all(which is Mark.TAKEOVER and not nobody_is_updated(said) for which, said in marks)

@@ -29,15 +29,19 @@ async def nothing(*_: Any) -> tuple[dict[int, Any], dict[int, str]]:
 
 
 def a_gate(monkeypatch: pytest.MonkeyPatch, *limits: ServerLimit, asked: list[tuple[str, int]]) -> Any:
-    """Of a healthy cluster, whose servers answer this."""
+    """The gate of a healthy cluster, whose servers answer this."""
+    return a_driver_at_its_gate(monkeypatch, *limits, asked=asked)[1]
+
+
+def a_driver_at_its_gate(
+    monkeypatch: pytest.MonkeyPatch, *limits: ServerLimit, asked: list[tuple[str, int]], **parts: Any
+) -> tuple[Any, Any]:
     for name in ("survey_brokers", "ask_settings", "ask_denied"):
         monkeypatch.setattr(takeover_gate, name, nothing)
     monkeypatch.setattr(takeover_gate, "controller_settings", lambda config: ControllerFileSettings())
     config = SimpleNamespace(voter_ids=VOTERS, migration_enabled=True, takeover_max_ms=15_000, waived=frozenset())
-    driver = a_driver(State.WAIT_BROKERS, config=config, session=a_zookeeper().session(), epoch=5)
-    driver.laboratory = False
-    driver.quorum = SimpleNamespace(foreign_voters=tuple)
-    controller = driver.controller
+    driver = a_driver(State.WAIT_BROKERS, config=config, session=a_zookeeper().session(), epoch=5, **parts)
+    controller = driver.parts.controller
     controller.image, controller.removals, controller.heartbeat_ages_ms = a_quorum(), Removals(), dict
     controller.settings = SimpleNamespace(cluster_id="c")
     gate = gate_acts(driver, SimpleNamespace(ahead=lambda copy, limits: None))  # type: ignore[arg-type]
@@ -47,7 +51,7 @@ def a_gate(monkeypatch: pytest.MonkeyPatch, *limits: ServerLimit, asked: list[tu
         return limits
 
     gate._limits = RequestLimits(answer)
-    return gate
+    return driver, gate
 
 
 def test_each_server_is_asked_for_what_the_controllers_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +106,12 @@ def test_the_takeover_waits_for_brokers_that_registered_and_read_another_log(mon
 def test_a_broker_that_reads_no_more_closes_a_gate_that_was_about_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the gate asks takes seconds, in which a broker may turn out to follow another log."""
 
+    async def waits(_: float) -> None:
+        raise InterruptedError
+
     async def told() -> None:
         gate = a_gate(monkeypatch, asked=[])
+        monkeypatch.setattr(gate.parts.events, "called", waits)
         contacts = gate.controller.contacts
         gate.controller.kept_out, gate.config.gates = dict, "auto"
         contacts.reading |= {1, 2, 3}
@@ -115,12 +123,8 @@ def test_a_broker_that_reads_no_more_closes_a_gate_that_was_about_to_open(monkey
             contacts.reading.discard(3)
             return Verdict(())
 
-        async def waits(_: float) -> None:
-            raise InterruptedError
-
         monkeypatch.setattr(takeover_gate, "takeover_verdict", verdict)
-        gate._driver.claim_watch = SimpleNamespace(observed=observed)
-        gate._driver.events = SimpleNamespace(called=waits)
+        gate.claim_watch = SimpleNamespace(observed=observed)
         with pytest.raises(InterruptedError):
             await gate.wait_brokers()
 
@@ -151,11 +155,9 @@ def test_what_brokers_add_to_the_time_without_controller_is_counted(monkeypatch:
 def a_waiting_gate(monkeypatch: pytest.MonkeyPatch, *, look_ms: int = 100) -> tuple[Any, list[float], Any]:
     """Its takeover is paused, and a commit comes every half second. Second: when it looked, in seconds."""
     clock, looks = [0], list[float]()
-    gate = a_gate(monkeypatch, asked=[])
-    gate._driver.now_ms = lambda: clock[0]
+    driver, gate = a_driver_at_its_gate(monkeypatch, asked=[], now_ms=lambda: clock[0])
     gate.controller.contacts.reading |= {1, 2, 3}
     gate.controller.kept_out, gate.config.gates = dict, "pause"
-    events = gate._driver.events
 
     async def observed() -> ClaimObservation:
         return ClaimObservation(None, None)
@@ -170,7 +172,7 @@ def a_waiting_gate(monkeypatch: pytest.MonkeyPatch, *, look_ms: int = 100) -> tu
         ends = clock[0] + round(1000 * timeout_s)
         while clock[0] < ends and not event.is_set():
             clock[0] += min(500, ends - clock[0])
-            gate._driver.published(NOTHING)
+            driver.published(NOTHING)
             await asyncio.sleep(0)
             for at in list(calls):
                 if clock[0] >= at:
@@ -182,10 +184,9 @@ def a_waiting_gate(monkeypatch: pytest.MonkeyPatch, *, look_ms: int = 100) -> tu
     calls: dict[int, Any] = {}
     monkeypatch.setattr(event_queue, "_set", time_passes)
     monkeypatch.setattr(takeover_gate, "takeover_verdict", lambda _: Verdict(()))
-    gate._driver.claim_watch = SimpleNamespace(observed=observed, look=lambda: None)
+    gate.claim_watch = driver.claim_watch = SimpleNamespace(observed=observed, look=lambda: None)
     gate._evidence = evidence
-    gate._driver.events = events
-    return gate, looks, calls
+    return (driver, gate), looks, calls
 
 
 NOTHING = Delta(a_quorum(), a_quorum())
@@ -197,7 +198,7 @@ def test_an_hour_of_waiting_reads_zookeeper_and_asks_brokers_few_times_whatever_
     """It was twice a second: every commit cut the pause short, and there are two a second."""
 
     async def told() -> None:
-        gate, looks, _ = a_waiting_gate(monkeypatch)
+        (_, gate), looks, _ = a_waiting_gate(monkeypatch)
         with pytest.raises(InterruptedError):
             await gate.wait_brokers()
         assert 300 < len(looks) < 420
@@ -208,7 +209,7 @@ def test_an_hour_of_waiting_reads_zookeeper_and_asks_brokers_few_times_whatever_
 
 def test_looks_at_a_large_tree_take_at_most_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def told() -> None:
-        gate, looks, _ = a_waiting_gate(monkeypatch, look_ms=3_000)
+        (_, gate), looks, _ = a_waiting_gate(monkeypatch, look_ms=3_000)
         with pytest.raises(InterruptedError):
             await gate.wait_brokers()
         assert 3_000 * len(looks) < 3_600_000 / 10
@@ -218,11 +219,11 @@ def test_looks_at_a_large_tree_take_at_most_a_tenth_of_the_time(monkeypatch: pyt
 
 def test_an_operation_and_a_broker_that_comes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def told() -> None:
-        gate, looks, calls = a_waiting_gate(monkeypatch)
+        (driver, gate), looks, calls = a_waiting_gate(monkeypatch)
         came = Delta(a_quorum(), a_quorum(), brokers=frozenset({3}))
-        calls[1_000_000] = gate._driver.request_takeover
-        calls[2_000_000] = lambda: gate._driver.published(came)
-        gate._driver.operations = SimpleNamespace(takeover=False, request_takeover=lambda: True)
+        calls[1_000_000] = driver.request_takeover
+        calls[2_000_000] = lambda: driver.published(came)
+        gate.operations = driver.operations = SimpleNamespace(takeover=False, request_takeover=lambda: True)
         with pytest.raises(InterruptedError):
             await gate.wait_brokers()
         for at in (1_000.0, 2_000.0):

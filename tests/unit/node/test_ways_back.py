@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,14 +17,14 @@ from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.way_back import Left
 from migrator.model.values import Mark
 from migrator.node.driver import propagator, updating_brokers
-from migrator.node.driver.rollback import finish
+from migrator.node.driver.rollback import RollbackActs, finish
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.kraft_brokers import KraftBrokersNoted
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
-from tests.support.driver_acts import claim_acts, rollback_acts, update_acts
+from tests.support.driver_acts import claim_acts, done, rollback_acts, update_acts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
@@ -43,14 +44,15 @@ def with_kraft_brokers(ensemble: FakeEnsemble) -> None:
     assert paths.KRAFT_BROKERS in ensemble.nodes
 
 
-def rolling_back(driver: Any, report: AuditReport) -> Any:
+def rolling_back(driver: Any, report: AuditReport, write: Callable[[str], object] = len) -> RollbackActs:
+    """write: of the mark beside the log."""
+
     async def quiet() -> None: ...
 
-    acts = rollback_acts(driver)
-    driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
+    acts = rollback_acts(driver, retired_mark=SimpleNamespace(write=write))
     acts._quiet = quiet  # type: ignore[method-assign]
     acts._refuse_missing_places = lambda: None  # type: ignore[method-assign]
-    acts._compare = lambda: (report, read_tree(driver.session).highest_controller_epoch())  # type: ignore[method-assign]
+    acts._compare = lambda: (report, read_tree(driver.parts.session).highest_controller_epoch())  # type: ignore[method-assign]
     return acts
 
 
@@ -59,7 +61,7 @@ def test_what_is_different_or_could_not_be_read_is_not_rolled_back(counts: dict[
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
         before = ensemble.tree()
-        assert await rolling_back(driver, a_report(**counts)).rollback() is Happened.ROLLBACK_REFUSED
+        assert await done(driver, rolling_back(driver, a_report(**counts)).rollback()) is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == "Z2K-2014"
         assert "orders" in driver.now.finding.text
         assert driver.now.alarms["rollback"] is driver.now.finding, "dual-write goes on and forgets its finding"
@@ -78,15 +80,12 @@ def test_the_log_is_retired_for_every_voter_and_on_this_disk_before_the_claim_go
             assert (which, bool(text)) == (Mark.RETIRED, True)
             steps.append(f"log, claim stands: {paths.CONTROLLER in ensemble.nodes}")
 
-        async def known_to_all(seconds: float, wait: Any) -> None: ...
+        def write(text: str) -> None:
+            steps.append(f"disk, claim stands: {paths.CONTROLLER in ensemble.nodes}")
 
-        driver.controller.mark = mark
-        driver.retired_mark = SimpleNamespace(
-            write=lambda text: steps.append(f"disk, claim stands: {paths.CONTROLLER in ensemble.nodes}")
-        )
-        acts = rolling_back(driver, a_report())
-        driver.quorum.known_to_all = known_to_all
-        assert await acts.rollback() is Happened.ROLLED_BACK
+        driver.parts.controller.mark = mark
+        acts = rolling_back(driver, a_report(), write)
+        assert await done(driver, acts.rollback()) is Happened.ROLLED_BACK
         assert steps == ["log, claim stands: True", "disk, claim stands: True"]
         assert paths.CONTROLLER not in ensemble.nodes
         assert paths.KRAFT_BROKERS not in ensemble.nodes, "the next migration begins without it"
@@ -99,7 +98,7 @@ def test_a_log_whose_claim_ended_before_it_was_persisted_takes_its_migration_awa
         driver, ensemble = a_driver_in_migration(State.RESUMING)
         session = ensemble.session()
         observed = read_claim(session)
-        never_mirrored = migration_data(MigrationZnode(driver.config.node_id, driver.now.epoch))
+        never_mirrored = migration_data(MigrationZnode(driver.parts.config.node_id, driver.now.epoch))
         assert session.apply(
             Multi(
                 (
@@ -114,12 +113,9 @@ def test_a_log_whose_claim_ended_before_it_was_persisted_takes_its_migration_awa
         async def mark(which: Mark, text: str) -> None:
             stands.append(paths.MIGRATION in ensemble.nodes)
 
-        async def known_to_all(seconds: float, wait: Any) -> None: ...
-
-        driver.controller.mark = mark
-        driver.retired_mark = SimpleNamespace(write=lambda text: None)
-        driver.quorum = SimpleNamespace(known_to_all=known_to_all)
-        assert await claim_acts(driver).resume() is Happened.ROLLED_BACK
+        driver.parts.controller.mark = mark
+        acts = claim_acts(driver, retired_mark=SimpleNamespace(write=lambda text: None))
+        assert await done(driver, acts.resume()) is Happened.ROLLED_BACK
         assert stands == [False], "before the mark: a retired log never looks again"
         assert read_claim(session).controller_version == 0
 
@@ -133,12 +129,12 @@ def test_a_copy_that_a_broker_may_have_heard_of_is_no_fresh_one_any_more() -> No
         driver, _ = a_driver_in_migration(State.UPDATING_BROKERS)
         driver.now.fresh_copy = True
         driver.mirroring.mirror = a_resting_mirror()
-        driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
+        driver.now.surveys = {broker: Survey(broker) for broker in driver.parts.controller.image.brokers}
         sent: list[bool] = []
         driver.propagator.channels = SimpleNamespace(
             follow=lambda brokers: None, send=lambda orders: sent.append(driver.now.fresh_copy), states=list
         )
-        updating = asyncio.create_task(update_acts(driver).update_brokers())
+        updating = asyncio.create_task(done(driver, update_acts(driver).update_brokers()))
         while not sent:
             await asyncio.sleep(0)
         updating.cancel()
@@ -156,10 +152,10 @@ def test_a_broker_that_says_nothing_after_the_commit_costs_no_rollback(monkeypat
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.UPDATING_BROKERS)
         driver.now.fresh_copy = True
-        driver.now.window = TimeWithoutController(driver.now_ms(), 3_000)
+        driver.now.window = TimeWithoutController(driver.parts.now_ms(), 3_000)
         driver.mirroring.mirror = a_resting_mirror()
-        silent = max(driver.controller.image.brokers)
-        driver.now.surveys = {each: Survey(each) for each in driver.controller.image.brokers if each != silent}
+        silent = max(driver.parts.controller.image.brokers)
+        driver.now.surveys = {each: Survey(each) for each in driver.parts.controller.image.brokers if each != silent}
         sent: list[int] = []
         driver.propagator.channels = SimpleNamespace(
             follow=lambda brokers: None, send=lambda orders: sent.extend(each.broker for each in orders), states=list
@@ -170,11 +166,11 @@ def test_a_broker_that_says_nothing_after_the_commit_costs_no_rollback(monkeypat
 
         monkeypatch.setattr(updating_brokers, "survey_brokers", hangs)
         monkeypatch.setattr(propagator, "survey_brokers", hangs)
-        updating = asyncio.create_task(update_acts(driver).update_brokers())
+        updating = asyncio.create_task(done(driver, update_acts(driver).update_brokers()))
         while not sent and not updating.done():
             await asyncio.sleep(0.01)
         assert not updating.done()
-        assert sorted(set(sent)) == sorted(set(driver.controller.image.brokers) - {silent})
+        assert sorted(set(sent)) == sorted(set(driver.parts.controller.image.brokers) - {silent})
         assert driver.propagator.not_updated()[-1] == silent
         updating.cancel()
         await asyncio.gather(updating, return_exceptions=True)

@@ -20,7 +20,7 @@ from migrator.model.draft import Delta
 from migrator.model.values import Mark
 from migrator.wire.primitives import ZERO_UUID
 from tests.support.builders import a_topic, an_image
-from tests.support.driver_acts import reconcile_acts, rollback_acts
+from tests.support.driver_acts import done, reconcile_acts, rollback_acts
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver, story
 
@@ -55,9 +55,9 @@ def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_en
     async def told() -> None:
         driver = a_driver(State.SYNCING)
         marks = {Mark.TAKEOVER: "begun"} if in_takeover else {}
-        driver.controller.image = msgspec.structs.replace(driver.controller.image, marks=marks)
+        driver.parts.controller.image = msgspec.structs.replace(driver.parts.controller.image, marks=marks)
         if removed_by_log is not None:
-            driver.controller.removals.topic_gone(GOES.name, removed_by_log)
+            driver.parts.controller.removals.topic_gone(GOES.name, removed_by_log)
         look = reconcile_acts(driver)._refuse_to_delete_what_only_zookeeper_has
         if not refused:
             look(without_payments())
@@ -74,10 +74,9 @@ def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_en
 def a_way_back(**quorum: Any) -> tuple[Any, Any]:
     """A driver in dual-write, whose brokers and voters would all let it go."""
     _, session, _ = a_cluster()
-    driver = a_driver(State.ROLLING_BACK, session=session)
-    driver.config.voters = {3000: None, 3001: None, 3002: None}
     facts = {"stock_voters": list, "foreign_voters": list} | quorum
-    driver.quorum = SimpleNamespace(**facts)
+    driver = a_driver(State.ROLLING_BACK, session=session, quorum=SimpleNamespace(**facts))
+    driver.parts.config.voters = {3000: None, 3001: None, 3002: None}
     driver.operations = SimpleNamespace(begun=lambda: None)
     acts = rollback_acts(driver)
     acts._quiet = nothing  # type: ignore[method-assign]
@@ -103,7 +102,7 @@ def test_a_quorum_that_would_not_keep_the_mark_does_not_rollback(quorum: dict[st
 def refusal_of(quorum: dict[str, Any], words: str) -> Callable[[], Awaitable[None]]:
     async def told() -> None:
         driver, acts = a_way_back(**quorum)
-        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == ROLLBACK_NOT_POSSIBLE.code
         assert words in driver.now.finding.text
 
@@ -113,10 +112,10 @@ def refusal_of(quorum: dict[str, Any], words: str) -> Callable[[], Awaitable[Non
 def test_a_cluster_with_a_broker_in_kraft_mode_is_not_rolled_back() -> None:
     async def told() -> None:
         driver, acts = a_way_back()
-        image = driver.controller.image
+        image = driver.parts.controller.image
         brokers = image.brokers.set(2, msgspec.structs.replace(image.brokers[2], migrating=False))
-        driver.controller.image = msgspec.structs.replace(image, brokers=brokers)
-        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        driver.parts.controller.image = msgspec.structs.replace(image, brokers=brokers)
+        assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == ROLLBACK_NOT_POSSIBLE.code
         assert "[2] run in KRaft mode" in driver.now.finding.text
 
@@ -134,7 +133,7 @@ def test_a_rollback_wants_every_key_read_and_equal(unread: bool) -> None:
             compared.add(TOPICS, "orders", {"id": "a"}, {"id": "b"})
         found = report(compared, seconds={}, zk={}, kraft={}, engine="quick")
         acts._compare = lambda: (found, 7)  # type: ignore[method-assign]
-        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == ROLLBACK_NOT_POSSIBLE.code
         assert "orders" in driver.now.finding.text
         assert ("not readable: Z2K-1001 no JSON" in driver.now.finding.text) is unread

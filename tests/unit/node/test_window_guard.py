@@ -14,8 +14,9 @@ from migrator.driver.machine import TimeWithoutController
 from migrator.findings.finding import Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.node.driver import window_guard
-from migrator.node.driver.driver_acts import window_guard as guard_of
 from migrator.zk import paths
+from tests.support.driver_acts import window_guard as guard_of
+from tests.support.driver_acts import with_parts
 from tests.support.voter_on_disk import comes_about
 from tests.unit.node.test_driver_acts import a_driver, story
 
@@ -41,11 +42,10 @@ class Looks:
 
 def guarded(looks: Looks, *, state: State = State.COPYING, ages: dict[int, int] | None = None) -> tuple[Any, list[str]]:
     """A driver in the window, and what its window was failed with."""
-    driver = a_driver(state, session=looks)
-    driver.config.broker_heartbeat_interval_ms = HEARTBEAT_MS
-    driver.config.takeover_max_ms = 15_000
-    driver.controller.heartbeat_ages_ms = lambda: ages or {}
-    driver.now_ms = lambda: 1_000
+    driver = a_driver(state, session=looks, now_ms=lambda: 1_000)
+    driver.parts.config.broker_heartbeat_interval_ms = HEARTBEAT_MS
+    driver.parts.config.takeover_max_ms = 15_000
+    driver.parts.controller.heartbeat_ages_ms = lambda: ages or {}
     driver.now.window = TimeWithoutController(0, 15_000)
     failed: list[str] = []
 
@@ -121,10 +121,10 @@ def test_the_limit_ends_the_window_also_while_zookeeper_hangs() -> None:
     async def told() -> None:
         driver, failed = guarded(Hanging(ALL))
         clock = SimpleNamespace(ms=14_999)
-        driver.now_ms = lambda: clock.ms
+        with_parts(driver, now_ms=lambda: clock.ms)
         guard = guard_of(driver)
         guard.watch()
-        await comes_about(lambda: driver.session.count == 1)
+        await comes_about(lambda: driver.parts.session.count == 1)
         assert failed == []
         clock.ms = 15_000
         await comes_about(lambda: bool(failed))

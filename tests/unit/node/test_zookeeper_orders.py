@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -32,7 +31,7 @@ from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi, MultiOutcome
 from tests.support.builders import a_topic, an_image
-from tests.support.driver_acts import dual_write_acts, reconcile_acts, rollback_acts
+from tests.support.driver_acts import done, dual_write_acts, reconcile_acts, rollback_acts, with_parts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.seeded_tree import SeededTree
 from tests.support.statuses import driver_status
@@ -68,9 +67,9 @@ def a_driver_in_migration(state: State, **marks: str) -> tuple[Any, FakeEnsemble
     image = an_image(a_topic("orders"), marks=marks)
     claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
     driver = a_voters_driver(state, session=session)
-    driver.controller.image = driver.controller.newest = image
-    driver.controller.heal = AsyncMock(return_value=0)  # type: ignore[method-assign]
-    driver.controller.contacts = Contacts()
+    driver.parts.controller.image = driver.parts.controller.newest = image
+    driver.parts.controller.heal = AsyncMock(return_value=0)  # type: ignore[method-assign]
+    driver.parts.controller.contacts = Contacts()
     driver.now.claim = claim
     return driver, ensemble
 
@@ -81,7 +80,7 @@ def test_a_reconcile_takes_every_order_away_and_nothing_else(marks: dict[str, st
         driver, ensemble = a_driver_in_migration(State.SYNCING, **marks)
         before = ensemble.tree().keys()
         with_orders(ensemble)
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert ensemble.tree().keys() >= before
         assert not orders_in(ensemble)
 
@@ -107,8 +106,8 @@ def test_orders_that_zookeeper_does_not_let_go_hold_up_no_reconcile() -> None:
 
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.SYNCING)
-        driver.session = Guarded(with_orders(ensemble), driver.session.session_id)
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        with_parts(driver, session=Guarded(with_orders(ensemble), driver.parts.session.session_id))
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert orders_in(ensemble) == set(ORDERS)
 
     story(told)
@@ -118,7 +117,7 @@ def test_dual_write_tells_of_orders_as_long_as_they_stand() -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
         acts = dual_write_acts(driver)
-        driver.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
+        driver.parts.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
         driver.propagator.channels.states = list
         with_orders(ensemble)
         await acts._look_for_orders()
@@ -146,7 +145,7 @@ def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) 
             return read_orders(session)
 
         monkeypatch.setattr(dual_write, "read_orders", look)
-        assert await dual_write_acts(driver).dual_write() is Happened.ROLLBACK_REQUESTED
+        assert await done(driver, dual_write_acts(driver).dual_write()) is Happened.ROLLBACK_REQUESTED
         assert observed == [1]
         assert "Z2K-2101" in driver.now.alarms
 
@@ -197,13 +196,12 @@ def test_no_rollback_while_orders_stand() -> None:
 
         async def settled() -> None: ...
 
-        driver.controller.settled = settled  # type: ignore[method-assign]
-        driver.controller.lag = lambda: 0  # type: ignore[method-assign]
-        driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
+        driver.parts.controller.settled = settled  # type: ignore[method-assign]
+        driver.parts.controller.lag = lambda: 0  # type: ignore[method-assign]
         driver.mirroring.mirror = a_resting_mirror()
         acts = rollback_acts(driver)
         tree = with_orders(ensemble).tree()
-        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == "Z2K-2102"
         assert ensemble.tree() == tree
 

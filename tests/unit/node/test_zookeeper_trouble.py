@@ -39,6 +39,7 @@ from tests.support.builders import a_topic, an_image
 from tests.support.driver_acts import (
     as_act,
     claim_acts,
+    done,
     dual_write_acts,
     persisted,
     reconcile_acts,
@@ -88,7 +89,7 @@ def a_committed_driver(session: Troubled, *, opened_ms: int | None = None) -> An
     driver = a_voters_driver(State.COMMITTING, session=session, config=SimpleNamespace(**NODES))
     driver.now.claim = claim
     driver.now.fresh_copy = True
-    driver.now.window = TimeWithoutController(driver.now_ms() if opened_ms is None else opened_ms, 15_000)
+    driver.now.window = TimeWithoutController(driver.parts.now_ms() if opened_ms is None else opened_ms, 15_000)
     return driver
 
 
@@ -118,10 +119,10 @@ def test_k01_a_first_claim_whose_answer_was_lost_is_ours_exactly_if_it_stands(
         session = Troubled(ensemble, **trouble)
         config = SimpleNamespace(**NODES, broker_heartbeat_interval_ms=2_000)
         driver = a_voters_driver(State.TAKING_OVER, session=session, config=config)
-        driver.controller.mark = mark  # type: ignore[method-assign]
+        driver.parts.controller.mark = mark  # type: ignore[method-assign]
         driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
         acts = claim_acts(driver)
-        assert await acts.take_over() is (Happened.CLAIMED if stands else Happened.CLAIM_REFUSED)
+        assert await done(driver, acts.take_over()) is (Happened.CLAIMED if stands else Happened.CLAIM_REFUSED)
         acts.close()
         assert (paths.CONTROLLER in ensemble.nodes) is stands
         assert (driver.now.claim is not None) is stands
@@ -141,8 +142,8 @@ def test_a_claim_that_was_never_tried_leaves_no_mark_and_no_hold() -> None:
             raise ZOOKEEPER_LOST.error(path=path, reason="not connected")
 
         driver = a_voters_driver(State.TAKING_OVER, session=SimpleNamespace(get=away))
-        driver.controller.mark = mark  # type: ignore[method-assign]
-        assert await claim_acts(driver).take_over() is Happened.CLAIM_REFUSED
+        driver.parts.controller.mark = mark  # type: ignore[method-assign]
+        assert await done(driver, claim_acts(driver).take_over()) is Happened.CLAIM_REFUSED
         assert marks[-1] == ""
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
@@ -256,9 +257,9 @@ def test_brokers_are_not_told_of_a_commit_when_the_window_is_over() -> None:
     async def told() -> None:
         driver = a_committed_driver(Troubled(FakeEnsemble()), opened_ms=-20_000)
         driver.now.state, driver.mirroring.mirror = State.UPDATING_BROKERS, SimpleNamespace()
-        driver.config.inter_broker_listener, driver.to_brokers = "PLAINTEXT", None
-        driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
-        assert await update_acts(driver).update_brokers() is Happened.MUST_ROLL_BACK
+        driver.parts.config.inter_broker_listener = "PLAINTEXT"
+        driver.now.surveys = {broker: Survey(broker) for broker in driver.parts.controller.image.brokers}
+        assert await done(driver, update_acts(driver).update_brokers()) is Happened.MUST_ROLL_BACK
         assert driver.now.finding.code == "Z2K-2052"
         assert driver.propagator.broker_updates is None
 
@@ -275,10 +276,10 @@ def test_a_successor_heals_leaderships_until_dual_write_was_entered_once(*, mark
         claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
         healed: list[int] = []
         driver = a_voters_driver(State.SYNCING, session=session)
-        driver.controller.image = image
-        driver.controller.heal = AsyncMock(side_effect=lambda: healed.append(1) or 1)  # type: ignore[method-assign]
+        driver.parts.controller.image = image
+        driver.parts.controller.heal = AsyncMock(side_effect=lambda: healed.append(1) or 1)  # type: ignore[method-assign]
         driver.now.claim = claim
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert healed == [1] * marked
 
     story(told)
@@ -360,8 +361,8 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
             if len(said) == 2:
                 driver.request_rollback()
 
-        monkeypatch.setattr(driver.events, "changed", changed)
-        assert await dual_write_acts(driver).dual_write() is Happened.ROLLBACK_REQUESTED
+        monkeypatch.setattr(driver.parts.events, "changed", changed)
+        assert await done(driver, dual_write_acts(driver).dual_write()) is Happened.ROLLBACK_REQUESTED
         assert said == [("Z2K-2002", True), (None, False)]
 
     story(told)
@@ -386,11 +387,10 @@ def test_a_rollback_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_pa
         session = Troubled(ensemble)
         session.sync = away  # type: ignore[assignment,method-assign]
         driver = a_voters_driver(State.ROLLING_BACK, session=session)
-        driver.config.metadata_log_dir = tmp_path  # type: ignore[misc]
-        driver.quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
+        driver.parts.config.metadata_log_dir = tmp_path  # type: ignore[misc]
         driver.mirroring.mirror = a_resting_mirror()
-        driver.controller.settled, driver.controller.lag = nothing, lambda: 0  # type: ignore[method-assign]
-        assert await rollback_acts(driver).rollback() is Happened.ROLLBACK_REFUSED
+        driver.parts.controller.settled, driver.parts.controller.lag = nothing, lambda: 0  # type: ignore[method-assign]
+        assert await done(driver, rollback_acts(driver).rollback()) is Happened.ROLLBACK_REFUSED
         assert asked == ["/"], "the comparison itself was begun"
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
@@ -411,7 +411,9 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
         session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
         session.sync = away  # type: ignore[assignment,method-assign]
         driver = a_voters_driver(State.SYNCING, session=session)
-        driver.mirroring.backlog, driver.propagator._unsent = ([diff(EMPTY, driver.controller.image)] for _ in range(2))
+        driver.mirroring.backlog, driver.propagator._unsent = (
+            [diff(EMPTY, driver.parts.controller.image)] for _ in range(2)
+        )
         assert (await driver.claim_watch.observed()).epoch == 1
         assert (driver.mirroring.backlog, driver.propagator._unsent) == ([], [])
 
@@ -447,13 +449,13 @@ def test_a_persistent_znode_that_vanished_after_the_takeover_is_created_again_fr
         claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
         remove(ensemble, path)
         driver = a_voters_driver(State.SYNCING, session=session)
-        driver.controller.image = image
+        driver.parts.controller.image = image
         driver.now.claim = claim
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert missing_places(session) == []
         assert_mirrored(session, image)
         assert path in driver.now.alarms["Z2K-2122"].text
-        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
+        assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert driver.now.alarms == {}
 
     story(told)
@@ -491,11 +493,11 @@ def test_the_takeover_creates_what_every_broker_would_before_it_claims_anything(
 
         config = SimpleNamespace(**NODES, broker_heartbeat_interval_ms=2_000)
         driver = a_voters_driver(State.TAKING_OVER, session=session, config=config)
-        driver.controller.mark = mark  # type: ignore[method-assign]
+        driver.parts.controller.mark = mark  # type: ignore[method-assign]
         driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
         driver.now.tree = read_tree(session)
         acts = claim_acts(driver)
-        happened = await acts.take_over()
+        happened = await done(driver, acts.take_over())
         acts.close()
         if refused is None:
             assert happened is Happened.CLAIMED
