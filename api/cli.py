@@ -539,19 +539,20 @@ def finalize_version(
     `zk2kraft approve --to COMPLETED`.
     """
     seconds = None if no_wait else wait
-    _step("finalize-version", migration, "COMPLETED", reason, expected_version, dry_run, seconds, url, as_json)
+    _step("finalize-version", migration, None, reason, expected_version, dry_run, seconds, url, as_json)
 
 
 @app.command()
 def approve(
     migration: Number = None,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to",
-            help="FINALIZING, COMPLETED: the raise of metadata.version, or ROLLING_BACK: what a rollback loses",
+            help="FINALIZING unless something else is named; COMPLETED: the raise of metadata.version; ROLLING_BACK: "
+            "what a rollback loses",
         ),
-    ] = "FINALIZING",
+    ] = None,
     digest: Annotated[
         str | None, typer.Option("--digest", help="of what you read: the whole, or 12 and more of its first digits")
     ] = None,

@@ -47,19 +47,16 @@ from migrator.http.addresses import (
 )
 from migrator.model.printable import printable
 from state_machine.access import token_for
-from state_machine.policy.phases import Phase
-from state_machine.policy.undo import IRREVERSIBLE, UNDO
+from state_machine.policy.phase_table import PHASES, phases_where
+from state_machine.policy.phases import APPROVED, NO_CHOICE, OPERATIONS, PEOPLE, Phase, Trigger
+from state_machine.policy.undo import IRREVERSIBLE
 
 REFUSED: Final = 4
 NOT_DONE_YET: Final = 5
-MOVING: Final = ("TAKEOVER", "COPY", "AUDIT", "ABORTING", "ROLLING_BACK")
-"""Phases that lead on by themselves."""
-ENDS: Final = {"advance": "DUAL_WRITE", "abort": "READY", "rollback": "ROLLED_BACK"}
-"""Where a step ends that leads through one of them."""
+MOVING: Final = phases_where(lambda row: row.moving)
+ENDS: Final = {row.word: row.ends for row in OPERATIONS.values() if row.ends is not None}
 TROUBLE: Final = 1
-FINALIZING: Final = Phase.FINALIZING.value
-SOAK: Final = Phase.SOAK.value
-NO_RETURN_SAYS: Final = UNDO[Phase.FINALIZING].does
+NO_RETURN_SAYS: Final = PHASES[Phase.FINALIZING].undo.does
 TIMEOUT_S: Final = 15.0
 DIGITS_LEAST: Final = 12
 """Of a digest that a person types; the service wants all 64."""
@@ -117,8 +114,11 @@ class Client:
         """4 when the step forward is closed."""
         number = self._number(migration)
         found = self._get(GATES(number=number))
-        self._show(found, lambda: [line for edge in found["items"] if _is_shown(edge) for line in gate_lines(edge)])
-        forward = [edge for edge in found["items"] if edge["trigger"] == "advance"]
+        self._show(
+            found,
+            lambda: [line for edge in found["items"] if edge["trigger"] not in NO_CHOICE for line in gate_lines(edge)],
+        )
+        forward = [edge for edge in found["items"] if edge["trigger"] == PEOPLE[Trigger.ADVANCE]]
         return 0 if all(edge["holds"] for edge in forward) else REFUSED
 
     def step(
@@ -129,6 +129,8 @@ class Client:
         0 done, 1 it ended elsewhere, 4 refused, 5 not done yet.
         """
         number = self._number(migration)
+        if word == PEOPLE[Trigger.RAISE_VERSION]:
+            body = {"to": Phase.COMPLETED, **body}
         path = STEPS[word](number=number, **({"dry_run": "true"} if dry_run else {}))
         answer = self._request("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())})
         if dry_run:
@@ -142,13 +144,14 @@ class Client:
         return 0 if wait_s is None else outcome_code(word, operation, [each["to_phase"] for each in events], phase)
 
     def approve(
-        self, migration: int | None, to: str, given: str | None, body: dict[str, Any], *, wait_s: float | None
+        self, migration: int | None, to: str | None, given: str | None, body: dict[str, Any], *, wait_s: float | None
     ) -> int:
         """Without `given`: show what would be approved, with its digest. 5: nothing was approved. With it, as `step`.
 
         given: the digest that was read, or 12 and more of its first digits.
         """
         number = self._number(migration)
+        to = to or APPROVED
         found = self._get(AGREEMENT(number=number, to=to))
         if given is None:
             self._show(found, lambda: agreement_lines(number, found))
@@ -258,9 +261,9 @@ def outcome_code(word: str, operation: dict[str, Any], events: list[str], phase:
             return TROUBLE
     if phase in MOVING:
         return NOT_DONE_YET
-    if word == "abort" and SOAK in events:
-        return 0 if phase == SOAK else TROUBLE  # a finalize was given up
-    through = word != "advance" or any(each in MOVING for each in events)
+    if word == PEOPLE[Trigger.ABORT] and Phase.SOAK in events:
+        return 0 if phase == Phase.SOAK else TROUBLE  # a finalize was given up
+    through = word != PEOPLE[Trigger.ADVANCE] or any(each in MOVING for each in events)
     return TROUBLE if word in ENDS and through and phase != ENDS[word] else 0
 
 
@@ -328,11 +331,6 @@ def broker_line(broker: dict[str, Any]) -> str:
     return f"broker {broker['id']}  {broker['problem'] or ('ready' if broker['registered'] else 'not observed yet')}"
 
 
-def _is_shown(edge: dict[str, Any]) -> bool:
-    """Steps that the cluster made by itself are no choice of the reader; the page leaves them out as well."""
-    return edge["trigger"] not in ("adopted", "found rolled back", "stock in place")
-
-
 def gate_lines(edge: dict[str, Any]) -> list[str]:
     state = "open" if edge["holds"] else "closed"
     lines = [f"{edge['trigger']} to {edge['to']} ({edge['by']}): {state}"]
@@ -346,7 +344,7 @@ def operation_lines(operation: dict[str, Any], events: list[dict[str, Any]]) -> 
     if operation["state"] == "refused" and operation["verdict"] is not None:
         lines += [condition_line(each) for each in operation["verdict"]["conditions"] if each["status"] != "True"]
     lines += [event_line(event) for event in events]
-    began = any(event["to_phase"] == FINALIZING for event in events)
+    began = any(event["to_phase"] == Phase.FINALIZING for event in events)
     return [*lines, f"{IRREVERSIBLE}: {NO_RETURN_SAYS}"] if began else lines
 
 

@@ -2,7 +2,7 @@
 
 In:   a snapshot and the time.
 Out:  models (models.py). Page, status and metrics take them from here.
-Elsewhere: what a phase wants (policy/wanted.py), what a step requires (policy/gates.py, policy/road_gates.py).
+Elsewhere: what a phase wants (policy/phase_table.py), what a step requires (policy/gates.py, policy/road_gates.py).
 Rules: while a controller of ours leads, it says what it knows of brokers. Once stock leads, the metadata log does:
 stock has no control port. What is not known is said to be unknown, with the reason.
 """
@@ -22,10 +22,11 @@ from state_machine.clusters.observe import ControllerObservation, Observation, Z
 from state_machine.evidence import brokers_seen
 from state_machine.observations import nodes
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
+from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import CAUGHT_UP_MS
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS
-from state_machine.policy.wanted import KRAFT_MODE, WANTED, Voters, WantedModes
+from state_machine.policy.wanted import KRAFT_MODE, Voters, WantedModes
 from state_machine.road.road_evidence import LOG_FRESH_S
 from state_machine.store import Snapshot, Store, has_failed, is_under_way
 from state_machine.tables import RoadNode
@@ -35,7 +36,7 @@ NONE_LEADS: Final = "none: every voter was asked, and none leads"
 
 def wanted_of(snapshot: Snapshot) -> WantedModes:
     """By the phase; in a rollback, once a ZooKeeper-mode broker is controller again, nobody of ours has to run."""
-    wanted, look = WANTED[snapshot.phase], snapshot.observation
+    wanted, look = PHASES[snapshot.phase].wanted, snapshot.observation
     returned = look is not None and look.zookeeper.holder is Holder.ZOOKEEPER_BROKER
     if snapshot.phase is Phase.ROLLING_BACK and returned:
         return replace(wanted, brokers=frozenset(), voters=Voters.NONE)
@@ -48,12 +49,12 @@ def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
     left_out = {"every controller answers"} if wanted.voters in (Voters.NONE, Voters.STOCK) else set()
     left_out |= set() if wanted.zookeeper else {"ZooKeeper answers"}
     kept = tuple(each for each in standing(observed).conditions if each.name not in left_out)
-    return Verdict((*kept, _no_node_has_failed(snapshot))) if wanted.rolls else Verdict(kept)
+    return Verdict((*kept, _no_node_has_failed(snapshot))) if PHASES[snapshot.phase].rolls else Verdict(kept)
 
 
 def failed_nodes(snapshot: Snapshot) -> tuple[RoadNode, ...]:
     """Of the rolling restarts of this phase; those of an earlier one keep nothing from going on."""
-    rolls = wanted_of(snapshot).rolls
+    rolls = PHASES[snapshot.phase].rolls
     return tuple(each for each in snapshot.road if each.roll in rolls and has_failed(each))
 
 
@@ -356,7 +357,7 @@ def _why_behind(voter: LogVoter | None, log: LogObservation) -> str:
 
 def _under_way(role: str, node: int, snapshot: Snapshot) -> str:
     """While the service restarts it."""
-    rolls = wanted_of(snapshot).rolls
+    rolls = PHASES[snapshot.phase].rolls
     mine = (each for each in snapshot.road if each.roll in rolls and (each.role, each.node_id) == (role, node))
     step = next((each.step for each in mine if is_under_way(each)), None)
     return "" if step is None else f"it is being restarted ({step})"

@@ -12,7 +12,7 @@ from typing import Final
 from api.models import RemedyView
 from api.nodes import failed_nodes
 from migrator.findings.finding import FindingError
-from state_machine.operations import WITH_BACK, may_send_back
+from state_machine.operations import may_send_back, sent_back_roll
 from state_machine.policy.gates import Evidence
 from state_machine.store import Snapshot
 
@@ -28,7 +28,7 @@ def remedies(snapshot: Snapshot, observed: Evidence) -> list[RemedyView]:
     if not failed_nodes(snapshot):
         return []
     found = [_remedy(snapshot, "resume", RESUMES, "")]
-    if snapshot.phase in WITH_BACK:
+    if sent_back_roll(snapshot.phase) is not None:
         found.append(_remedy(snapshot, "back", GOES_BACK, _why_no_way_back(snapshot, observed)))
     return found
 

@@ -12,7 +12,8 @@ from typing import Any
 from api.models import AuditView, MigrationView, Report
 from api.views import audit_view, migration_view
 from state_machine.audits.audit_rows import audits
-from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
+from state_machine.policy.phase_table import PHASES
+from state_machine.policy.phases import Phase
 from state_machine.store import Store
 
 
@@ -57,7 +58,7 @@ def _not_verified(view: MigrationView, kept: list[AuditView]) -> list[str]:
     found = [f"{check.name}: {check.message}" for check in view.standing.conditions if check.status != "True"]
     found += [f"audit {each.id} ({each.purpose}) did not pass" for each in kept if each.passed is False]
     audited = any(each.passed and each.purpose in ("demand", "schedule") for each in kept)
-    if view.phase not in BEFORE_TAKEOVER and not audited:
+    if not PHASES[view.phase].before_takeover and not audited:
         found.append("no audit passed since the takeover; the driver audited its copy before the commit")
     if view.undo.command:
         found.append(f"the undo from here was not tried: {view.undo.command}")

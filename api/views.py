@@ -56,20 +56,8 @@ from state_machine.observations import FindingGroup, backups, finding_groups, fi
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import OutcomeKind, Waiting
-from state_machine.policy.phases import (
-    APPROVE,
-    AUDITED,
-    BACK,
-    CHANGE,
-    PAUSE,
-    PEOPLE,
-    RESUME,
-    ROAD,
-    Edge,
-    Phase,
-    Trigger,
-    next_edges,
-)
+from state_machine.policy.phase_table import PHASES, WAY_FORWARD
+from state_machine.policy.phases import OPERATIONS, PEOPLE, Edge, Phase, Trigger, next_edges, word_of
 from state_machine.policy.road_conditions import APPROVAL_S
 from state_machine.policy.road_observations import Roll, WayBack
 from state_machine.policy.undo import is_irreversible, readiness, undo_of
@@ -91,14 +79,6 @@ SERVICE_SIGNALS: Final = (
     Trigger.STOCK_IN_PLACE,
     Trigger.FINALIZED,
 )
-WORDS: Final = {
-    **{trigger.value: word for trigger, word in PEOPLE.items()},
-    APPROVE: "approve",
-    BACK: "back",
-    PAUSE: "pause",
-    RESUME: "resume",
-    CHANGE: "change",
-}
 
 
 def migration_view(store: Store, migration_id: int, now: float) -> MigrationView:
@@ -192,7 +172,7 @@ def edge_view(snapshot: Snapshot, trigger: Trigger, edge: Edge, observed: Eviden
     where = f" --to {edge.to}" if trigger is Trigger.ADVANCE else ""
     command = f"zk2kraft {PEOPLE[trigger]} --migration {snapshot.id}{where}" if person else ""
     return EdgeView(
-        trigger=PEOPLE.get(trigger, trigger.value.lower().replace("_", " ")),
+        trigger=word_of(trigger),
         by="a person" if person else "the service" if trigger in SERVICE_SIGNALS else "the driver",
         to=edge.to,
         holds=verdict.holds,
@@ -213,10 +193,10 @@ def steps_view(snapshot: Snapshot, events: list[PhaseEvent]) -> list[StepView]:
     """The road, with where the migration is; a phase off the road (going back) is put after the last one reached."""
     entered = {Phase(event.to_phase): event for event in events}
     now = snapshot.phase
-    road = list(ROAD)
-    if now not in road:
+    road = list(WAY_FORWARD)
+    if not PHASES[now].forward:
         reached = max((road.index(phase) for phase in entered if phase in road), default=0)
-        road[reached + 1 :] = [phase for phase in entered if phase not in ROAD] + [now] * (now not in entered)
+        road[reached + 1 :] = [phase for phase in entered if not PHASES[phase].forward] + [now] * (now not in entered)
     here = road.index(now)
     return [_step(phase, index - here, entered.get(phase), snapshot) for index, phase in enumerate(road)]
 
@@ -269,7 +249,7 @@ def dual_write_lag(snapshot: Snapshot, observed: Evidence, now: float) -> int | 
     ours = dual_write_view(snapshot, now)
     if ours is not None:
         return ours.lag_records
-    written = stock_may_lead(snapshot, now) and snapshot.phase in (*AUDITED, Phase.ROLLING_BACK)
+    written = stock_may_lead(snapshot, now) and (PHASES[snapshot.phase].audited or snapshot.phase is Phase.ROLLING_BACK)
     road = observed.road
     return None if not written or road is None or road.log_problem else road.dual_write_lag
 
@@ -432,7 +412,7 @@ def event_view(event: PhaseEvent) -> EventView:
         version=event.version,
         from_phase=Phase(event.from_phase),
         to_phase=Phase(event.to_phase),
-        trigger=PEOPLE.get(Trigger(event.trigger), event.trigger.lower().replace("_", " ")),
+        trigger=word_of(Trigger(event.trigger)),
         who=event.who,
         reason=event.reason,
         at=event.at,
@@ -446,7 +426,7 @@ def operation_view(operation: Operation) -> OperationView:
     return OperationView.model_validate(
         {
             "id": operation.id,
-            "operation": WORDS[operation.name],
+            "operation": OPERATIONS[operation.name].word,
             "to": operation.to_phase,
             "who": operation.who,
             "reason": operation.reason,

@@ -41,7 +41,8 @@ from state_machine.policy.gates import (
     zookeeper_is_controller,
 )
 from state_machine.policy.outcome import Blocked, Finished, Moving, Outcome, Ready, Waiting
-from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
+from state_machine.policy.phase_table import PHASES, phases_where
+from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_gates import finalize_evidence
@@ -67,7 +68,7 @@ ASKS_BROKERS_S: Final = 60.0
 """A retired controller knows after about 35 s which brokers forward nothing."""
 
 
-ONLY_IN: Final = {SCHEDULE: AUDITED, CONFIRMATION: (Phase.READY,)}
+ONLY_IN: Final = {SCHEDULE: phases_where(lambda row: row.audited), CONFIRMATION: (Phase.READY,)}
 """Audits that the service asks for by itself say nothing once these phases are over."""
 
 
@@ -127,7 +128,7 @@ class Acts:
 
     async def act(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Audits that somebody asked for or that are due, then the act of the phase."""
-        if snapshot.phase in AUDITED and not is_begun(snapshot):
+        if PHASES[snapshot.phase].audited and not is_begun(snapshot):
             await self._schedule.tend(snapshot)
         else:
             self._schedule.forget(snapshot.id)

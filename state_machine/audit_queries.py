@@ -11,9 +11,11 @@ from typing import Final
 from sqlalchemy import Float, Integer, String, bindparam, select
 from sqlalchemy.orm import Session
 
-from state_machine.policy.phases import AUDITED, Phase
+from state_machine.policy.phase_table import phases_where
+from state_machine.policy.phases import Phase
 from state_machine.tables import AuditRun, Migration, PhaseEvent
 
+_AUDITED: Final = phases_where(lambda row: row.audited)
 LAST_AUDITS: Final = 10
 CONFIRMATION: Final = "confirmation"
 """Purpose of a Spark audit of a rehearsal that the quick engine has judged already."""
@@ -57,14 +59,14 @@ def last_finished(session: Session, migration_id: int, *purposes: str) -> AuditR
 
 def dual_write_audits(session: Session, row: Migration) -> tuple[AuditRun, ...]:
     """The audits of dual-write, ordered by number: a clock that goes back must not make an old one the newest."""
-    if row.phase not in AUDITED:
+    if row.phase not in _AUDITED:
         return ()
     return tuple(session.scalars(_LAST_OF_DUAL_WRITE, {"migration": row.id, "since": _since(session, row)}))
 
 
 def audit_passed_at(session: Session, row: Migration) -> float | None:
     """An audit that read nothing wrong and left nothing out has `same` set."""
-    if row.phase not in AUDITED:
+    if row.phase not in _AUDITED:
         return None
     return session.scalar(_LAST_PASSED, {"migration": row.id, "since": _since(session, row)})
 

@@ -19,7 +19,8 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.service import CLUSTER_DISAGREES
 from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import BEYOND_DUAL_WRITE, WINDOW, Phase, Trigger, way
+from state_machine.policy.phase_table import PHASES, PhaseStage
+from state_machine.policy.phases import Phase, Trigger, way
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Operation, PhaseEvent
 from state_machine.transition import GateClosed, PhaseStep, StepSource, take
@@ -46,11 +47,12 @@ ASKED_BY: Final = {
 _ON_THE_WAY: Final = (*COMMITTED_NOT_ENTERED, State.RESUMING)
 """After the copy these belong to AUDIT until dual-write was entered; later they are repairs inside dual-write."""
 
-_BEFORE_AUDIT: Final = (Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY, Phase.TAKEOVER, Phase.COPY, Phase.ABORTING)
-
 
 def meaning(phase: Phase, state: str) -> Phase:
     """The phase of a migration in `phase` once its driver is in `state`; the same one when that changes nothing."""
+    row = PHASES[phase]
+    taking_over = row.stage is PhaseStage.TAKEOVER
+    early = taking_over or row.stage is PhaseStage.STARTED
     match state:
         case State.TAKING_OVER:
             return Phase.TAKEOVER
@@ -59,19 +61,19 @@ def meaning(phase: Phase, state: str) -> Phase:
         case State.AUDITING:
             return Phase.AUDIT
         case State.DUAL_WRITE:
-            return phase if phase in BEYOND_DUAL_WRITE else Phase.DUAL_WRITE
+            return phase if row.reads_log else Phase.DUAL_WRITE
         case State.ROLLING_BACK | State.ROLLING_BACK_EARLY:
             return Phase.ROLLING_BACK
         case State.RETIRED:
             return Phase.ROLLED_BACK
         case State.ABORTING:
-            return Phase.ABORTING if phase in WINDOW else phase
+            return Phase.ABORTING if taking_over else phase
         case State.ABORTED:
-            return Phase.READY if phase in (*_BEFORE_AUDIT, Phase.AUDIT) else phase
+            return Phase.READY if early else phase
         case State.WAIT_QUORUM | State.WAIT_BROKERS:
-            return Phase.READY if phase in (*WINDOW, Phase.ABORTING) else phase
+            return Phase.READY if taking_over else phase
         case state if state in _ON_THE_WAY:
-            return Phase.AUDIT if phase in _BEFORE_AUDIT else phase
+            return Phase.AUDIT if early else phase
         case _:
             return phase  # IDLE, FENCED, DONE, and what a later release may add
 

@@ -21,7 +21,8 @@ from state_machine.audits.audit_schedule import scheduled_audits
 from state_machine.clusters.observe import Observation
 from state_machine.later_seen import later_seen
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
-from state_machine.policy.phases import AUDITED, Phase, Trigger
+from state_machine.policy.phase_table import PHASES
+from state_machine.policy.phases import Phase, Trigger
 from state_machine.road.finalize.before import is_begun
 from state_machine.road.road_evidence import road_evidence
 from state_machine.store import Snapshot
@@ -46,7 +47,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         confirmation=_confirmation(snapshot, now),
         copy_audit=_copy_audit(snapshot, now),
-        audits=scheduled_audits(snapshot, now) if snapshot.phase in AUDITED and not is_begun(snapshot) else None,
+        audits=scheduled_audits(snapshot, now) if PHASES[snapshot.phase].audited and not is_begun(snapshot) else None,
         takeover_asked=_takeover_asked(snapshot),
         rival=None if snapshot.rival is None else snapshot.rival.found().text,
         road=road_evidence(snapshot, now),

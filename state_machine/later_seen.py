@@ -7,21 +7,16 @@ Rule: once the end of the migration is in the log, every release may come.
 
 from __future__ import annotations
 
-from typing import Final
-
 from migrator.findings.driver import UNFIT_NODE
 from migrator.model.values import MigrationState
 from state_machine.clusters.observe import Observation
 from state_machine.policy.later import NO_LATER, LaterObserved
-from state_machine.policy.phases import BEYOND_DUAL_WRITE, ROAD, Phase
-
-WATCHED: Final = (*ROAD[ROAD.index(Phase.QUORUM) : ROAD.index(Phase.COMPLETED)], Phase.ABORTING, Phase.ROLLING_BACK)
-COMMITTED: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
-"""Where the log has the migration."""
+from state_machine.policy.phase_table import PHASES
+from state_machine.policy.phases import Phase
 
 
 def later_seen(look: Observation | None, phase: Phase) -> LaterObserved:
-    if look is None or phase not in WATCHED:
+    if look is None or not PHASES[phase].watches_software:
         return NO_LATER
     log = look.log
     if log.known and log.migration == MigrationState.POST_MIGRATION.name:
@@ -30,7 +25,7 @@ def later_seen(look: Observation | None, phase: Phase) -> LaterObserved:
     return LaterObserved(
         nodes=log.later if log.known else (),
         leader=log.later_leader if log.known else None,
-        forgotten=phase in COMMITTED and log.known and log.migration == MigrationState.NONE.name,
+        forgotten=PHASES[phase].reads_log and log.known and log.migration == MigrationState.NONE.name,
         told=_told(look),
         led_since=None if led is None else led.since,
     )

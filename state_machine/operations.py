@@ -28,16 +28,13 @@ from state_machine.clusters.log_observer import LogObservation
 from state_machine.evidence import asked_by
 from state_machine.policy.finalize_gates import is_begun_by
 from state_machine.policy.gates import Evidence
+from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.policy.phases import (
-    APPROVE,
-    BACK,
-    CONSENTED_FROM,
-    NEEDS_APPROVAL,
-    PAUSE,
+    APPROVED,
+    OPERATIONS,
     PEOPLE,
-    RESUME,
     TRANSITIONS,
-    WINDOW,
+    OperationName,
     Phase,
     Trigger,
     by_name,
@@ -59,21 +56,18 @@ from state_machine.road.fleet import ROLE_OF
 from state_machine.road.journal import is_sent_back, send_back
 from state_machine.road.version_raise import VersionRaise
 from state_machine.road.way_back import loss_of
-from state_machine.store import UNDOES, Snapshot, Store
+from state_machine.store import Snapshot, Store
 from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
 
 log = structlog.get_logger()
 
-APPROVED: Final = {Phase.COMPLETED: "the raise of metadata.version"}
-"""What an approval is about, where it is not the phase itself."""
-
-WITH_BACK: Final[Mapping[Phase, tuple[Roll, Callable[[Evidence, int], Verdict]]]] = {
-    Phase.BROKERS_JOINING: (Roll.JOIN, joined_broker_may_go_back),
-    Phase.ROLLING_BROKERS: (Roll.KRAFT, broker_may_go_back),
-    Phase.ROLLING_BACK: (Roll.OURS, controller_may_be_stock_again),
+WITH_BACK: Final[Mapping[Roll, Callable[[Evidence, int], Verdict]]] = {
+    Roll.JOIN: joined_broker_may_go_back,
+    Roll.KRAFT: broker_may_go_back,
+    Roll.OURS: controller_may_be_stock_again,
 }
-"""Phases in which a failed node may return, alone, to its previous file: a broker, or a controller that was stock."""
+"""Rolls of which a failed node may return, alone, to its previous file: a broker, or a controller that was stock."""
 
 
 class Operations:
@@ -94,15 +88,15 @@ class Operations:
 
     async def settle(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Do what is possible now; an operation that waits for the driver stays pending."""
-        if operation.name in (PAUSE, RESUME):
-            said = await self._what_goes_on(snapshot, operation) if operation.name == PAUSE else ""
+        if operation.name in (OperationName.PAUSE, OperationName.RESUME):
+            said = await self._what_goes_on(snapshot, operation) if operation.name == OperationName.PAUSE else ""
             stopped = may_go_on(snapshot)
             await self._store.away(self._store.pause, operation, at=self._clock(), said=said, stopped=stopped)
             return
         try:
-            if operation.name == APPROVE:
+            if operation.name == OperationName.APPROVE:
                 await self._approve(snapshot, operation, evidence)
-            elif operation.name == BACK:
+            elif operation.name == OperationName.BACK:
                 await self._send_back(snapshot, operation, evidence)
             elif operation.state == "accepted":
                 await self._accepted.follow(snapshot, operation, evidence)
@@ -121,7 +115,7 @@ class Operations:
         if (snapshot.phase, trigger) == (Phase.FINALIZING, Trigger.ABORT):
             await self._give_finalize_up(snapshot, operation, evidence)
             return
-        if trigger in UNDOES:
+        if OPERATIONS[operation.name].undoes:
             await self._accepted.take_back_replaced(snapshot, f"{operation.who} requested {PEOPLE[trigger]}")
         version = snapshot.migration.version
         if trigger is not Trigger.ABORT and operation.expected_version != version:
@@ -161,14 +155,13 @@ class Operations:
         if operation.to_phase == Phase.ROLLING_BACK:
             await self._consent(snapshot, operation)
             return
-        to = Phase.FINALIZING if operation.to_phase is None else Phase(operation.to_phase)
+        to = APPROVED if operation.to_phase is None else Phase(operation.to_phase)
         verdict = approvable(snapshot.phase, evidence, to)
         if not verdict.holds:
             raise GateClosed("approve", verdict)
         found = agreement(snapshot, to)
         require_bound(operation, found)
-        what = APPROVED.get(to, to)
-        said = f"{operation.who} approved {what}; it counts for 4 h, and until anything in it changes"
+        said = f"{operation.who} approved {PHASES[to].approval}; it counts for 4 h, and until anything in it changes"
         operation.to_phase = to
         plan = dict(found.document)
         await self._store.away(self._store.approve, operation, found.digest, plan, at=self._clock(), said=said)
@@ -244,7 +237,7 @@ class Operations:
 
     async def _what_goes_on(self, snapshot: Snapshot, operation: Operation) -> str:
         """A pause keeps steps from beginning: one that a driver was asked for is cancelled, one that began goes on."""
-        if snapshot.phase in WINDOW:
+        if PHASES[snapshot.phase].without_controller:
             return BEGUN
         advance = next(
             (each for each in snapshot.operations if (each.name, each.state) == (Trigger.ADVANCE, "accepted")), None
@@ -271,7 +264,7 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
     waits = phase is Phase.FINALIZING and not is_begun_by(road_of(evidence))
     here = Phase.SOAK if waits else phase  # the gate is asked again before the first stop, and an approval ends
     edges = [TRANSITIONS.get((here, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
-    edge = next((each for each in edges if each is not None and each.to in NEEDS_APPROVAL), None)
+    edge = next((each for each in edges if each is not None and PHASES[each.to].approval), None)
     if edge is None or edge.to is not to:
         word, possible = "approve", "nothing needs an approval here"
         if edge is not None:
@@ -283,27 +276,33 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
 
 def may_consent(snapshot: Snapshot) -> tuple[str, ...]:
     """What would be lost. Raises Z2K-4003 where a rollback loses nothing that has to be consented to."""
-    if snapshot.phase not in CONSENTED_FROM and not snapshot.led_back:
-        where = f"a rollback needs consent in {', '.join(CONSENTED_FROM)} only"
+    if not (PHASES[snapshot.phase].needs_consent or snapshot.led_back):
+        needs = ", ".join(phases_where(lambda row: row.needs_consent))
+        where = f"a rollback needs consent in {needs} only"
         raise NOT_POSSIBLE_HERE.error(operation="approve to ROLLING_BACK", phase=snapshot.phase, possible=where)
     return loss_of(snapshot)
+
+
+def sent_back_roll(phase: Phase) -> Roll | None:
+    """The roll of this phase whose failed node may return, alone, to its previous file; None where there is none."""
+    return next((each for each in PHASES[phase].rolls if each in WITH_BACK), None)
 
 
 def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
     """The failed broker of BROKERS_JOINING or ROLLING_BROKERS, or the failed controller that ours could not replace in
     ROLLING_BACK. Raises Z2K-4216 where there is none, or it may not go back.
     """
-    if snapshot.phase not in WITH_BACK:
-        possible = ", ".join(WITH_BACK)
+    roll = sent_back_roll(snapshot.phase)
+    if roll is None:
+        possible = ", ".join(each for each in PHASES if sent_back_roll(each) is not None)
         raise BACK_REFUSED.error(node="A node", reason=f"that is possible in {possible}, not in {snapshot.phase}")
-    roll, gate = WITH_BACK[snapshot.phase]
     row = next((each for each in snapshot.nodes_of(roll) if each.step == RollStep.FAILED), None)
     if row is None:
         raise BACK_REFUSED.error(node=f"A {ROLE_OF[roll]}", reason="none failed")
     if row.failed_in in UNTOUCHED and not is_sent_back(row):
         reason = "it was not stopped and has its previous file"
         raise BACK_REFUSED.error(node=f"{row.role} {row.node_id}", reason=reason)
-    verdict = gate(evidence, row.node_id)
+    verdict = WITH_BACK[roll](evidence, row.node_id)
     if not verdict.holds:
         raise BACK_REFUSED.error(node=f"{row.role} {row.node_id}", reason=verdict.reason())
     return row

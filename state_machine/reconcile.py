@@ -38,8 +38,8 @@ from state_machine.operations import Operations
 from state_machine.policy.gates import Holder
 from state_machine.policy.later import later_findings
 from state_machine.policy.outcome import Blocked, Outcome, Waiting
-from state_machine.policy.phases import BEFORE_TAKEOVER, BEYOND_DUAL_WRITE, WINDOW, Phase
-from state_machine.policy.rivals import ONLY_READ
+from state_machine.policy.phase_table import PHASES, PhaseStage
+from state_machine.policy.phases import Phase
 from state_machine.road.documents import FILES, FilesDocument, document
 from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
@@ -58,7 +58,6 @@ EVERY_MIGRATION: Final = 0
 """The number under which trouble is kept that no single migration has."""
 SAY_SAME_EVERY_S: Final = 5.0
 """An outcome that is the same as before is written down again after this time."""
-WITH_LOG: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 ENDED_ZOOKEEPER_EVERY_S: Final = 60.0
 """In COMPLETED nothing of the cluster is in ZooKeeper: it is observed only to say whether it is still reachable."""
 NOT_OURS: Final = "what answers here was started after this migration was over"
@@ -263,11 +262,12 @@ class Reconciler:
 
     def _is_another_ones(self, before: Before, observed: Observation) -> bool:
         """It has started nothing, and the cluster is another migration's: so are the controllers at its addresses."""
-        started_nothing = before.phase in ONLY_READ or (before.phase is Phase.ROLLING_BACK and not before.cursors)
+        only_reads = PHASES[before.phase].stage is PhaseStage.READING
+        started_nothing = only_reads or (before.phase is Phase.ROLLING_BACK and not before.cursors)
         return started_nothing and self._store.rival(before.id, cluster_of(observed)) is not None
 
     def _pause(self, phase: Phase) -> float:
-        if phase in (*WINDOW, Phase.ABORTING, Phase.ROLLING_BACK):
+        if PHASES[phase].moving:
             return min(self._pause_s, WINDOW_PAUSE_S)
         return RESTING_PAUSE_S if phase is Phase.ROLLED_BACK else self._pause_s
 
@@ -275,7 +275,7 @@ class Reconciler:
 def needs_log(before: Before) -> bool:
     """From dual-write on; on the way back for as long as our controllers have the claim."""
     if before.phase is not Phase.ROLLING_BACK:
-        return before.phase in WITH_LOG
+        return PHASES[before.phase].reads_log
     return before.observation is not None and before.observation.zookeeper.holder in (Holder.OURS, Holder.UNKNOWN)
 
 
@@ -318,6 +318,6 @@ def reported_findings(before: Before, observed: Observation) -> dict[str, list[R
     found["log"] = [ReportedFinding.of(each) for each in later_findings(later_seen(observed, before.phase))]
     if before.check is not None:
         faults = list(before.check["file_faults"].values())
-        said = before.check["findings"] if before.phase in BEFORE_TAKEOVER else ()
+        said = before.check["findings"] if PHASES[before.phase].before_takeover else ()
         found["check"] = [ReportedFinding.of_json(each) for each in [*said, *faults]]
     return found

@@ -17,13 +17,15 @@ from migrator.findings.finding import FindingError
 from migrator.findings.service import MIGRATION_UNREADABLE, NOT_REMOVABLE, VERSION_MOVED
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.policy.gates import Holder
+from state_machine.policy.phase_table import PHASES, PhaseStage, phases_where
 from state_machine.policy.phases import Phase
-from state_machine.policy.rivals import ONLY_READ, OVER, STARTED
+from state_machine.policy.rivals import is_over
 from state_machine.processes import process_mark
 from state_machine.store import Snapshot, Store
 from state_machine.tables import ObservedNode, PhaseEvent
 
-UNCLAIMED: Final = ONLY_READ | STARTED
+UNCLAIMED: Final = (*phases_where(lambda row: row.before_takeover), Phase.ROLLING_BACK)
+"""Phases of a migration that may never have come to a claim: a rollback begins before the takeover as well."""
 
 
 def remove(store: Store, migration_id: int, *, who: str, at: float) -> None:
@@ -60,8 +62,9 @@ def change(
     name, version = snapshot.migration.name, snapshot.migration.version
     if expected_version not in (None, version):
         raise VERSION_MOVED.error(found=version, expected=expected_version)
-    if snapshot.phase not in ONLY_READ:
-        why = f"it is in {snapshot.phase}; only {' and '.join(sorted(ONLY_READ))} have started nothing"
+    if PHASES[snapshot.phase].stage is not PhaseStage.READING:
+        reading = " and ".join(phases_where(lambda row: row.stage is PhaseStage.READING))
+        why = f"it is in {snapshot.phase}; only {reading} have started nothing"
         raise NOT_REMOVABLE.error(name=name, what="changed", reason=why)
     why_not = why_it_stays(snapshot, store.events(migration_id))
     if why_not is not None:
@@ -75,7 +78,7 @@ def why_it_stays(
 ) -> str | None:
     """What keeps it from being removed; None when nothing does."""
     claimed = _claimed(snapshot.migration.phase, events)
-    if claimed is not None or snapshot.phase in OVER:
+    if claimed is not None or is_over(snapshot.phase):
         return claimed
     look = snapshot.observation
     if look is not None:
@@ -90,10 +93,10 @@ def why_it_stays(
 
 def _claimed(phase: str, events: list[PhaseEvent]) -> str | None:
     """Why a claim of this migration may stand: it came to one, and was not rolled back. None: there is none."""
-    if phase in OVER:
+    if is_over(phase):
         return None
-    reached = next((each.to_phase for each in events if each.to_phase not in (*UNCLAIMED, Phase.ROLLING_BACK)), None)
-    if reached is None and phase in (*UNCLAIMED, Phase.ROLLING_BACK):
+    reached = next((each.to_phase for each in events if each.to_phase not in UNCLAIMED), None)
+    if reached is None and phase in UNCLAIMED:
         return None
     return f"it reached {reached or phase} and is in {phase} now"
 

@@ -40,18 +40,8 @@ from state_machine.clusters.inventory import ClusterInventory
 from state_machine.clusters.observe import Observation
 from state_machine.database import WRITES, is_postgresql, open_database
 from state_machine.database_claim import DatabaseClaim, claim_database
-from state_machine.policy.phases import (
-    APPROVE,
-    BACK,
-    BEYOND_DUAL_WRITE,
-    CHANGE,
-    LED_BACK_FROM,
-    PAUSE,
-    PEOPLE,
-    RESUME,
-    Phase,
-    Trigger,
-)
+from state_machine.policy.phase_table import phases_where
+from state_machine.policy.phases import OPERATIONS, OperationName, Phase, Trigger
 from state_machine.policy.rivals import Rival, rival_of
 from state_machine.policy.road_observations import Roll
 from state_machine.tables import (
@@ -86,17 +76,7 @@ ZOOKEEPER_END: Final = "zookeeper end"
 ZNODES: Final = "znodes"
 LEFT_OUT: Final = "left out"
 """Kinds of documents about a migration, one row each."""
-ON_THE_ROAD: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
-"""Phases in which nodes may be operated."""
-WORDS: Final = {PAUSE: "pause", RESUME: "resume", APPROVE: "approve", BACK: "back"}
-"""Operations that change no phase, as the command line says them."""
-WITH_JOURNAL: Final = (*ON_THE_ROAD, Phase.ROLLING_BACK)
-"""Phases in which rolling restarts are led or undone."""
-WITH_APPROVAL: Final = (Phase.AUDIT, *WITH_JOURNAL)
-"""Phases in which somebody may have agreed to what cannot be undone, or consented to a loss."""
 PENDING: Final = ("recorded", "accepted")
-UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
-"""Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
 
 
 # What every round asks is written once: to build a statement takes SQLAlchemy as long as to run it.
@@ -131,6 +111,10 @@ _THE_NODE: Final = select(ObservedNode).where(
     ObservedNode.kind == bindparam("kind", type_=String),
     ObservedNode.node_id == bindparam("node", type_=Integer),
 )
+_WITH_JOURNAL: Final = phases_where(lambda row: row.has_journal)
+_WITH_APPROVAL: Final = phases_where(lambda row: row.may_be_approved)
+_OPERATED: Final = phases_where(lambda row: row.operated)
+_LED_BACK_FROM: Final = phases_where(lambda row: row.led_back)
 _PHASE: Final = select(Migration.phase).where(Migration.id == _MIGRATION, Migration.removed_at.is_(None))
 
 
@@ -240,7 +224,7 @@ class NewOperation:
     @property
     def word(self) -> str:
         """The word of the command line for it."""
-        return WORDS.get(self.name) or PEOPLE[Trigger(self.name)]
+        return OPERATIONS[self.name].word
 
     @property
     def fingerprint(self) -> str:
@@ -391,7 +375,7 @@ class Store:
             if taken is not None:
                 raise NAME_TAKEN.error(name=inventory.name, number=taken.id, phase=taken.phase)
             answer = _changes(msgspec.convert(row.inventory, ClusterInventory), inventory)
-            session.add(_done_operation(row, CHANGE, who, reason, answer, at))
+            session.add(_done_operation(row, OperationName.CHANGE, who, reason, answer, at))
             row.name, row.inventory, row.cluster_id = inventory.name, msgspec.to_builtins(inventory), None
             row.version += 1
             session.execute(delete(ObservationRow).where(ObservationRow.migration_id == migration_id))
@@ -550,7 +534,7 @@ class Store:
     def pause(
         self, operation: Operation, *, at: float, said: str = "", stopped: Iterable[tuple[str, int]] = ()
     ) -> None:
-        """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay.
+        """Carry out PAUSE or RESUME. RESUME also lets controllers be started again that would not stay.
 
         said: what became of a takeover that was under way. stopped: rolls with nodes that were stopped, which the
         journal does not know (Z2K-4239); RESUME goes on with their stop.
@@ -559,10 +543,10 @@ class Store:
             row = find_migration(session, operation.migration_id)
             row.paused = (
                 f"paused by {operation.who}: {operation.reason or 'no reason given'}"
-                if operation.name == PAUSE
+                if operation.name == OperationName.PAUSE
                 else None
             )
-            if operation.name == RESUME:
+            if operation.name == OperationName.RESUME:
                 for node in session.scalars(select(ObservedNode).where(ObservedNode.migration_id == row.id)):
                     node.quick_ends = 0
                 _try_failed_again(session, row.id, at)
@@ -676,7 +660,7 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
 
 def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
     """The journal of rolling restarts."""
-    if row.phase not in WITH_JOURNAL:
+    if row.phase not in _WITH_JOURNAL:
         return ()
     return tuple(session.scalars(_JOURNAL, {"migration": row.id}))
 
@@ -685,7 +669,7 @@ def _led_back(session: Session, row: Migration) -> bool:
     """By the step that led here: where it was requested."""
     if row.phase != Phase.ROLLING_BACK:
         return False
-    step = (PhaseEvent.from_phase.in_(LED_BACK_FROM), PhaseEvent.trigger == Trigger.ROLL_BACK)
+    step = (PhaseEvent.from_phase.in_(_LED_BACK_FROM), PhaseEvent.trigger == Trigger.ROLL_BACK)
     query = select(PhaseEvent.id).where(PhaseEvent.migration_id == row.id, PhaseEvent.version == row.version, *step)
     return session.scalar(query.limit(1)) is not None
 
@@ -699,13 +683,13 @@ def _joining(session: Session, row: Migration) -> bool:
 
 
 def _approval(session: Session, row: Migration) -> Approval | None:
-    if row.phase not in WITH_APPROVAL:
+    if row.phase not in _WITH_APPROVAL:
         return None
     return session.scalar(_LAST_APPROVAL, {"migration": row.id})
 
 
 def _backups(session: Session, row: Migration) -> tuple[Backup, ...]:
-    if row.phase not in ON_THE_ROAD:
+    if row.phase not in _OPERATED:
         return ()
     return tuple(session.scalars(_BACKUPS, {"migration": row.id}))
 
@@ -820,15 +804,17 @@ def _pending(session: Session, migration_id: int) -> tuple[Operation, ...]:
 
 def _make_way(session: Session, migration_id: int, order: NewOperation, at: float) -> None:
     """One operation that changes the phase at a time; an undo withdraws one that waits."""
-    if order.name not in PEOPLE:
+    mine = OPERATIONS[order.name]
+    if mine.trigger is None:
         return
     for operation in _pending(session, migration_id):
-        if operation.name not in PEOPLE:
+        pending = OPERATIONS.get(operation.name)
+        if pending is None or pending.trigger is None:
             continue
         again = order.name == Trigger.ROLL_BACK == operation.name and operation.state == "accepted"
-        if again or (operation.name == Trigger.ADVANCE and order.name in UNDOES):
+        if again or (operation.name == Trigger.ADVANCE and mine.undoes):
             operation.state, operation.ended_at = "cancelled", at
-            operation.answer = f"{order.who} requested {order.word} {'again' if again else 'instead'}"
+            operation.answer = f"{order.who} requested {mine.word} {'again' if again else 'instead'}"
         else:
             link = OPERATION(number=migration_id, operation=operation.id)
-            raise OPERATION_PENDING.error(operation=PEOPLE[Trigger(operation.name)], who=operation.who, link=link)
+            raise OPERATION_PENDING.error(operation=pending.word, who=operation.who, link=link)

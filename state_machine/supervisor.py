@@ -31,7 +31,7 @@ from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry, file_faults
 from state_machine.policy.gates import Holder
 from state_machine.policy.outcome import Blocked, Finished, Outcome, Waiting
-from state_machine.policy.phases import Phase
+from state_machine.policy.phases import driver_may_roll_back
 from state_machine.processes import Launcher
 from state_machine.store import Snapshot, Store
 from state_machine.tables import ObservedNode
@@ -43,7 +43,6 @@ QUICK_END_S: Final = 15.0
 QUICK_ENDS_MAX: Final = 5
 FINISH_PAUSE_S: Final = 5.0
 """From one start that finishes a rollback to the next: until then a look shows whether the claim is gone."""
-MAY_ROLL_BACK: Final = frozenset({Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.ROLLING_BACK})
 START_PATIENCE_S: Final = 60.0
 """A large log is replayed within seconds; a controller that is silent for longer hangs."""
 
@@ -211,4 +210,4 @@ def _has_to_finish(snapshot: Snapshot, fault: Occurrence | None) -> bool:
     """Its log is rolled back and the claim still stands: a start deletes it, and does nothing else."""
     look = snapshot.observation
     stands = look is not None and look.zookeeper.holder is Holder.OURS
-    return fault is not None and fault.code == LOG_RETIRED.code and stands and snapshot.phase in MAY_ROLL_BACK
+    return fault is not None and fault.code == LOG_RETIRED.code and stands and driver_may_roll_back(snapshot.phase)

@@ -1,7 +1,8 @@
-"""The map in docs/architecture.md and the way in README.md: `python -m tests.map --save` draws both anew.
+"""The map in docs/architecture.md, the way in README.md and the tables in docs/phases.md, drawn anew by
+`python -m tests.map --save`.
 
-In:   the source of every package; the table of phases.
-Out:  a Mermaid chart of who imports whom, as few arrows as say the same; one of the phases, forward and back.
+In:   the source of every package; the tables of phases and operations.
+Out:  a Mermaid chart of who imports whom, as few arrows as say the same; one of the phases, forward and back; tables.
 Elsewhere: which arrows are allowed (tests/unit/test_arrows.py); that the page is fresh (tests/unit/test_map.py).
 """
 
@@ -9,21 +10,15 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from state_machine.policy.phases import (
-    BEFORE_TAKEOVER,
-    PEOPLE,
-    ROAD,
-    TRANSITIONS,
-    WINDOW,
-    Trigger,
-    next_edges,
-)
+from state_machine.policy.phase_table import PHASES, WAY_FORWARD, PhaseRow, phases_where
+from state_machine.policy.phases import OPERATIONS, PEOPLE, TRANSITIONS, Trigger, next_edges
 from tests.support.source_trees import tree_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -31,6 +26,9 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 README: Final = ROOT / "README.md"
 WAY_BEGIN: Final = "<!-- the way: python -m tests.map --save -->"
 WAY_END: Final = "<!-- end of the way -->"
+PHASES_PAGE: Final = ROOT / "docs" / "phases.md"
+PHASES_BEGIN: Final = "<!-- the phases: python -m tests.map --save -->"
+PHASES_END: Final = "<!-- end of the phases -->"
 BEGIN: Final = "<!-- the map: python -m tests.map --save -->"
 END: Final = "<!-- end of the map -->"
 TOP: Final = ("api", "state_machine", "migrator")
@@ -118,7 +116,8 @@ def the_map() -> str:
 
 def the_way() -> str:
     """Phases that one order leads through are one box. Dotted: where `abort` and `rollback` lead back to."""
-    boxes = [BEFORE_TAKEOVER, WINDOW, *((phase,) for phase in ROAD if phase not in (*BEFORE_TAKEOVER, *WINDOW))]
+    before, window = (phases_where(lambda row: row.before_takeover), phases_where(lambda row: row.without_controller))
+    boxes = [before, window, *((phase,) for phase in WAY_FORWARD if phase not in (*before, *window))]
     arrows = [f'    {box[0]}["{"<br>".join(box)}"]' for box in boxes]
     arrows.append('    zookeeper(["ZooKeeper mode, as before"])')
     for box, following in pairwise(boxes):
@@ -135,8 +134,51 @@ def the_way() -> str:
     return "\n".join([WAY_BEGIN, "", "```mermaid", "flowchart LR", *arrows, "```", "", WAY_END])
 
 
+def the_phases() -> str:
+    """Each phase, each column with the phases that it picks, each operation."""
+    lines = [PHASES_BEGIN, "", *_table("phase | the migration | rolling restarts | `rollback` | leads on to", _rows())]
+    lines += ["", *_table("column | what it says | phases", _columns()), ""]
+    lines += [
+        *_table("operation | may lead to | where phases that lead on end", _operations()),
+        "",
+        PHASES_END,
+    ]
+    return "\n".join(lines)
+
+
+def _rows() -> Iterator[str]:
+    for phase, row in PHASES.items():
+        back = "no" if row.goes_back is None else row.goes_back
+        yield f"{phase} | {row.stage} | {', '.join(row.rolls) or 'none'} | {back} | {row.ends or 'nothing by itself'}"
+
+
+def _columns() -> Iterator[str]:
+    said = dict(re.findall(r"^    (\w+): (.+)$", PhaseRow.__doc__ or "", re.MULTILINE))
+    said |= {name: each.fget.__doc__ for name, each in vars(PhaseRow).items() if isinstance(each, property)}
+    for name, words in said.items():
+        picked = [phase for phase, row in PHASES.items() if getattr(row, name)]
+        if any(getattr(row, name) is True for row in PHASES.values()):
+            yield f"`{name}` | {words[:1].upper()}{words[1:].removesuffix('.')} | {', '.join(picked)}"
+
+
+def _operations() -> Iterator[str]:
+    for row in OPERATIONS.values():
+        to = [edge.to for (_, trigger), edge in TRANSITIONS.items() if trigger is row.trigger]
+        yield f"`{row.word}` | {', '.join(dict.fromkeys(to)) or 'it changes no phase'} | {row.ends or ''}"
+
+
+def _table(head: str, rows: Iterable[str]) -> list[str]:
+    return [f"| {head} |", "| --- " * len(head.split("|")) + "|", *(f"| {row} |" for row in rows)]
+
+
 def renewed(page: str) -> str:
-    return _between(_between(page, BEGIN, END, the_map), WAY_BEGIN, WAY_END, the_way)
+    for begin, end, drawn in (
+        (BEGIN, END, the_map),
+        (WAY_BEGIN, WAY_END, the_way),
+        (PHASES_BEGIN, PHASES_END, the_phases),
+    ):
+        page = _between(page, begin, end, drawn)
+    return page
 
 
 def _between(page: str, begin: str, end: str, drawn: Callable[[], str]) -> str:
@@ -150,12 +192,12 @@ def _between(page: str, begin: str, end: str, drawn: Callable[[], str]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.map", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--save", action="store_true", help="write both into their pages")
+    parser.add_argument("--save", action="store_true", help="write them into their pages")
     if parser.parse_args(arguments).save:
-        for page in (PAGE, README):
+        for page in (PAGE, README, PHASES_PAGE):
             page.write_text(renewed(page.read_text()))
     else:
-        print(the_map(), the_way(), sep="\n")
+        print(the_map(), the_way(), the_phases(), sep="\n")
     return 0
 
 

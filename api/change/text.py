@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from api.change.views import between, moment, plain, takes
 from api.pages.words import span
+from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
-from state_machine.policy.undo import IRREVERSIBLE, UNDO
+from state_machine.policy.undo import IRREVERSIBLE
 
 FINAL: Final = Roll.FINAL.value
 
@@ -37,7 +38,7 @@ def _plan(report: dict[str, Any]) -> Iterator[str]:
     for each in report["restarts"]:
         if each["roll"] == FINAL and not said:
             said = True
-            yield f"{IRREVERSIBLE}  {UNDO[Phase.FINALIZING].does}"
+            yield f"{IRREVERSIBLE}  {PHASES[Phase.FINALIZING].undo.does}"
         if each["began_at"] is None:
             file = f"{each['file']} file" if each["file"] else "its file stays"
             step = "planned" if each["step"] == "PENDING" else each["step"]

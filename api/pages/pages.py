@@ -42,18 +42,14 @@ from migrator.findings.finding import FindingError
 from migrator.findings.service import NO_SUCH_THING, NOT_CONFIRMED
 from state_machine.audits import audit_rows
 from state_machine.observations import findings
-from state_machine.policy.phases import BACK, PAUSE, PEOPLE, RESUME
+from state_machine.policy.phase_table import PHASES
+from state_machine.policy.phases import NO_CHOICE, OPERATIONS, OperationName, Phase
 
 router = APIRouter(include_in_schema=False)
 
 STYLE: Final = Path(__file__).parent.parent / "templates" / "style.css"
 SCRIPT: Final = STYLE.with_name("page.js")
-NAMES: Final = {
-    **{word: trigger.value for trigger, word in PEOPLE.items()},
-    "pause": PAUSE,
-    "resume": RESUME,
-    "back": BACK,
-}
+NAMES: Final = {row.word: name for name, row in OPERATIONS.items() if row.has_form}
 """Steps with a form, in the words of the command line."""
 LOCAL: Final = "http://127.0.0.1:8085"
 """Which service the command line asks unless it is told another one (cli.py)."""
@@ -70,8 +66,10 @@ templates.globals |= {
     "controller_help": {name: field.description for name, field in ControllerView.model_fields.items()},
     "road_help": {name: field.description for name, field in RoadNodeView.model_fields.items()},
     "road_view_help": {name: field.description for name, field in RoadView.model_fields.items()},
-    "forward": words.FORWARD,
-    "simple": words.SIMPLE,
+    "forward": {phase: row.does for phase, row in PHASES.items() if row.does},
+    "simple": {row.word: row.does for row in OPERATIONS.values() if row.does},
+    "phase": Phase,
+    "no_choice": NO_CHOICE,
 }
 templates.filters |= {
     "span": words.span,
@@ -187,9 +185,9 @@ def _record(parts: Parts, number: int, word: str, form: dict[str, str]) -> None:
     operation = order(name, ActionIn.model_validate(fields), form.get("key"))
     if parts.store.known_operation(number, operation) is not None:
         return
-    if name == BACK:
+    if name == OperationName.BACK:
         require_way_back(parts, number)
-    elif name not in (PAUSE, RESUME):
+    elif OPERATIONS[name].trigger is not None:
         ask(parts, number, operation)
     record(parts, number, operation)
 

@@ -1,4 +1,4 @@
-"""Times and amounts as people read them, and what the forms say of a step.
+"""Times and amounts as people read them.
 
 In:   seconds, wall times, counts. Out: short texts. Nothing is cut off, nothing is rounded up to look better.
 """
@@ -11,30 +11,6 @@ from typing import Final
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86400
-
-FORWARD: Final = {
-    "PREFLIGHT": "The service reads the cluster and the controllers' files. It changes nothing.",
-    "QUORUM": "The service starts our controllers. They wait before the takeover. Brokers do not know them yet.",
-    "BROKERS_JOINING": "The service restarts every broker that has not joined, one at a time, with the migration "
-    "settings. Brokers stay in ZooKeeper mode.",
-    "ROLLING_BROKERS": "The service restarts every broker into KRaft mode, one at a time or by rack, as the inventory "
-    "says. `zk2kraft rollback` goes back.",
-    "REPLACING_CONTROLLERS": "The service replaces our controllers by stock, one at a time. `zk2kraft rollback` puts "
-    "ours back, then the brokers.",
-    "FINALIZING": "This cannot be undone. Each controller restarts without the migration flag. From the first such "
-    "start on, the cluster cannot go back to ZooKeeper.",
-}
-"""By the phase to which `advance` leads. The takeover has a text of its own."""
-
-SIMPLE: Final = {
-    "pause": "New steps forward do not begin. A takeover that has not begun is cancelled. A rolling restart stops "
-    "between two nodes. Abort and rollback stay possible.",
-    "resume": "Steps forward are possible again. A rolling restart goes on; a node that failed is tried again from its "
-    "step.",
-    "finalize-version": "This cannot be undone. metadata.version is raised to the highest level that every broker and "
-    "voter supports.",
-}
-"""By the step, where no phase changes it."""
 
 
 def span(seconds: float | None) -> str:

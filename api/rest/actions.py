@@ -23,11 +23,9 @@ from migrator.http.addresses import EVENTS, OPERATION, STEPS
 from state_machine.evidence import asked_by, evidence
 from state_machine.operations import approvable, may_consent, may_send_back
 from state_machine.policy.phases import (
-    APPROVE,
-    BACK,
-    PAUSE,
-    RESUME,
+    APPROVED,
     Edge,
+    OperationName,
     Phase,
     Trigger,
     by_name,
@@ -117,13 +115,13 @@ def pause(parts: ServiceParts, number: Number, body: ActionIn, response: Respons
 
     What runs goes on, and the answer says so; undoing stays possible.
     """
-    return _accepted(parts, response, record(parts, number, order(PAUSE, body, key)))
+    return _accepted(parts, response, record(parts, number, order(OperationName.PAUSE, body, key)))
 
 
 @router.post(STEPS["resume"].template, **ACCEPTED)
 def resume(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Allow steps forward again, and starts of controllers that would not stay."""
-    return _accepted(parts, response, record(parts, number, order(RESUME, body, key)))
+    return _accepted(parts, response, record(parts, number, order(OperationName.RESUME, body, key)))
 
 
 @router.post(STEPS["approve"].template, **ACCEPTED)
@@ -136,11 +134,11 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
     one who asks for it, unless `single_operator` is on. With `to: ROLLING_BACK` it is the consent to what a rollback
     from DUAL_WRITE, ROLLING_BROKERS, REPLACING_CONTROLLERS or SOAK loses, as the view lists it.
     """
-    operation = order(APPROVE, body, key)
+    operation = order(OperationName.APPROVE, body, key)
     known = parts.store.known_operation(number, operation)
     if known is None:
         snapshot = parts.store.snapshot(number)
-        to = operation.to or Phase.FINALIZING
+        to = operation.to or APPROVED
         if to is Phase.ROLLING_BACK:
             may_consent(snapshot)
         else:
@@ -162,7 +160,7 @@ def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response
     mode. Nothing is removed. The rolling restart stands until somebody resumes. In ROLLING_BACK: a failed controller
     that ours could not replace is stock again.
     """
-    operation = order(BACK, body, key)
+    operation = order(OperationName.BACK, body, key)
     if parts.store.known_operation(number, operation) is None:
         require_way_back(parts, number)
     return _accepted(parts, response, record(parts, number, operation))
@@ -182,7 +180,7 @@ def order(name: str, body: ActionIn, key: str | None) -> NewOperation:
         to=body.to,
         expected_version=body.expected_version,
         key=key,
-        digest=body.digest if name == APPROVE else None,
+        digest=body.digest if name == OperationName.APPROVE else None,
     )
 
 

@@ -59,7 +59,7 @@ from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
 from state_machine.observations import findings
 from state_machine.operations import approvable, may_consent
-from state_machine.policy.phases import Phase
+from state_machine.policy.phases import APPROVED, Phase
 from state_machine.policy.road_observations import UNNAMED
 from state_machine.road.consent.agreement import agreement
 
@@ -153,7 +153,7 @@ def get_gates(parts: ServiceParts, number: Number) -> Page[EdgeView]:
 def get_agreement(
     parts: ServiceParts,
     number: Number,
-    to: Annotated[Phase, Query(description="FINALIZING, COMPLETED or ROLLING_BACK")] = Phase.FINALIZING,
+    to: Annotated[Phase, Query(description="FINALIZING, COMPLETED or ROLLING_BACK")] = APPROVED,
 ) -> AgreementView:
     """What `approve` would agree to now, with its digest. No side effect."""
     snapshot = parts.store.snapshot(number)

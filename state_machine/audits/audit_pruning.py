@@ -23,6 +23,7 @@ from sqlalchemy import delete, select
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits.audit_rows import result_of
 from state_machine.policy.audit_observations import DIVERGED, PASSED
+from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.store import Store
 from state_machine.tables import AuditDifference, AuditRun, PhaseEvent
@@ -33,8 +34,6 @@ KEPT: Final = {"rehearsal": 3, CONFIRMATION: 3}
 """Of each purpose the last so many; each directory of a rehearsal is as large as the metadata."""
 KEPT_ELSE: Final = 20
 UNFINISHED: Final = ("asked", "running")
-RESTS_ON: Final = {Phase.TAKEOVER: ("rehearsal", CONFIRMATION), Phase.DUAL_WRITE: ("copy", "demand")}
-"""Phases whose gate looked at the last audit of these purposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def needed(runs: Sequence[AuditRun], events: Iterable[PhaseEvent]) -> set[int]:
     """Numbers of the runs that a transition rests on: the last one that had ended when it was written down."""
     found = set()
     for event in events:
-        for purpose in RESTS_ON.get(Phase(event.to_phase), ()):
+        for purpose in PHASES[Phase(event.to_phase)].rests_on:
             before = [run for run in runs if run.purpose == purpose and (run.finished_at or event.at + 1) <= event.at]
             if before:
                 found.add(max(before, key=lambda run: (run.finished_at or 0.0, run.id)).id)

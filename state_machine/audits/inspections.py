@@ -27,7 +27,7 @@ from state_machine.clusters.log_copy import COPY_LOOK_S, LogFiles, followed_log
 from state_machine.clusters.observe import Observation, log_of_inventory
 from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
-from state_machine.policy.phases import AUDITED
+from state_machine.policy.phase_table import phases_where
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun
@@ -264,7 +264,8 @@ class Inspections:
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
         if confirm is not None:
             await confirm()
-        if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) not in AUDITED:
+        phase = await self._store.away(self._store.phase, run.migration_id)
+        if run.purpose == SCHEDULE and phase not in phases_where(lambda row: row.audited):
             await self._store.away(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
             return
         await self._store.away(audit_rows.finish, self._store, run.id, result.document, at=self._clock())

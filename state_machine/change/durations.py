@@ -16,8 +16,9 @@ from migrator.fleet.inventory import Inventory, Timeouts
 from migrator.fleet.roll import RollStep
 from state_machine.change.document import Restart, Span
 from state_machine.change.facts import ChangeFacts
-from state_machine.change.plan import DONE, FORWARD, PHASE_OF, WAYS_BACK, place
-from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
+from state_machine.change.plan import DONE, FORWARD, WAYS_BACK, place
+from state_machine.policy.phase_table import PHASE_OF, PHASES
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, SHORTEST_RESTART_S, Roll
 
 LABORATORY: Final = "docs/performance.md, three brokers and three controllers on one machine"
@@ -95,7 +96,7 @@ def time_of_one(
 
 def _takeover(facts: ChangeFacts) -> Span | None:
     """The time in which the cluster has no controller."""
-    if facts.snapshot.phase not in BEFORE_TAKEOVER:
+    if not PHASES[facts.snapshot.phase].before_takeover:
         return None
     low, high = TAKEOVER_S
     source = f"assumed: {low:g} s ({LABORATORY}); at most zk2kraft.takeover.max.ms, whose largest value is {high:g} s"

@@ -19,7 +19,8 @@ from migrator.fleet.render import RULES, FileKind
 from migrator.fleet.roll import RollEntry, RollStep, in_order
 from state_machine.change.document import Fact, FilePlan, HostPlan, KeyRule, NodePlan, Restart
 from state_machine.change.facts import ChangeFacts
-from state_machine.policy.phases import ROAD, Phase
+from state_machine.policy.phase_table import PHASE_OF, PHASES, WAY_FORWARD, PhaseStage
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.documents import FILES, FilesDocument, document
 from state_machine.road.fleet import KIND_OF, ROLE_OF
@@ -28,16 +29,6 @@ from state_machine.tables import RoadNode
 
 FORWARD: Final = (Roll.JOIN, Roll.KRAFT, Roll.STOCK, Roll.SOAK, Roll.FINAL)
 WAYS_BACK: Final = (Roll.OURS, Roll.BACK, Roll.ORIGINAL)
-PHASE_OF: Final[Mapping[Roll, Phase]] = {
-    Roll.JOIN: Phase.BROKERS_JOINING,
-    Roll.KRAFT: Phase.ROLLING_BROKERS,
-    Roll.STOCK: Phase.REPLACING_CONTROLLERS,
-    Roll.SOAK: Phase.SOAK,
-    Roll.FINAL: Phase.FINALIZING,
-    Roll.OURS: Phase.ROLLING_BACK,
-    Roll.BACK: Phase.ROLLING_BACK,
-    Roll.ORIGINAL: Phase.ROLLING_BACK,
-}
 DONE: Final = (RollStep.WHOLE, RollStep.BACK)
 NOTHING_KEPT: Final = RestartDocument()
 
@@ -54,7 +45,7 @@ def restarts_of(facts: ChangeFacts) -> tuple[Restart, ...]:
 
 
 def _ended(facts: ChangeFacts) -> bool:
-    return facts.snapshot.phase in (Phase.ROLLING_BACK, Phase.ROLLED_BACK, Phase.COMPLETED)
+    return PHASES[facts.snapshot.phase].stage in (PhaseStage.ROLLBACK, PhaseStage.OVER)
 
 
 def _journal(facts: ChangeFacts) -> list[RoadNode]:
@@ -102,8 +93,8 @@ def _is_over(facts: ChangeFacts, roll: Roll) -> bool:
 def place(phase: Phase) -> int:
     """On the way forward. An aborted takeover leads to READY; a rollback is behind everything."""
     if phase is Phase.ABORTING:
-        return ROAD.index(Phase.TAKEOVER)
-    return ROAD.index(phase) if phase in ROAD else len(ROAD)
+        return WAY_FORWARD.index(Phase.TAKEOVER)
+    return WAY_FORWARD.index(phase) if PHASES[phase].forward else len(WAY_FORWARD)
 
 
 def _last_of(facts: ChangeFacts) -> frozenset[int]:

@@ -37,21 +37,10 @@ from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import files_of, hosts_of, restarts_of
 from state_machine.change.risks import audit_report, not_verified, risks_of, waivers_of
 from state_machine.change.way_back_times import time_back, time_back_now
-from state_machine.policy.phases import (
-    APPROVE,
-    BACK,
-    BEFORE_TAKEOVER,
-    CHANGE,
-    PAUSE,
-    PEOPLE,
-    RESUME,
-    ROAD,
-    Phase,
-    Trigger,
-    next_edges,
-)
+from state_machine.policy.phase_table import PHASES, WAY_FORWARD
+from state_machine.policy.phases import OPERATIONS, Phase, Trigger, next_edges
 from state_machine.policy.road_observations import Roll
-from state_machine.policy.undo import IRREVERSIBLE, UNDO, is_irreversible, readiness, undo_of
+from state_machine.policy.undo import IRREVERSIBLE, is_irreversible, readiness, undo_of
 from state_machine.road.documents import (
     CANARY,
     INTENT,
@@ -66,14 +55,6 @@ from state_machine.road.documents import (
 from state_machine.road.zookeeper_end import end_text
 from state_machine.tables import Backup
 
-WORDS: Final = {
-    **{trigger.value: word for trigger, word in PEOPLE.items()},
-    APPROVE: "approve",
-    BACK: "back",
-    CHANGE: "change",
-    PAUSE: "pause",
-    RESUME: "resume",
-}
 WITHOUT_FLAG: Final = (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE)
 LAST_MOMENT: Final = (
     f"before the step to {Phase.FINALIZING}: from the first start of a controller without the migration flag on, "
@@ -136,7 +117,7 @@ def _state(facts: ChangeFacts) -> Literal["planned", "under way", "completed", "
         return "completed"
     if phase is Phase.ROLLED_BACK:
         return "rolled back"
-    begun = phase not in BEFORE_TAKEOVER or any(each.began_at is not None for each in facts.journal)
+    begun = not PHASES[phase].before_takeover or any(each.began_at is not None for each in facts.journal)
     return "under way" if begun else "planned"
 
 
@@ -182,8 +163,8 @@ def _going_back(facts: ChangeFacts, restarts: Sequence[Restart]) -> GoingBack:
             possible=not is_irreversible(phase),
             takes=time_back(facts, restarts, phase),
         )
-        for phase in ROAD
-        for undo in (UNDO[phase],)
+        for phase in WAY_FORWARD
+        for undo in (PHASES[phase].undo,)
     )
     since = irreversible_since(facts)
     return GoingBack(
@@ -244,7 +225,7 @@ def irreversible_since(facts: ChangeFacts) -> float | None:
 def _operations(facts: ChangeFacts) -> tuple[Requested, ...]:
     return tuple(
         Requested(
-            operation=WORDS.get(each.name, each.name),
+            operation=OPERATIONS[each.name].word if each.name in OPERATIONS else each.name,
             to=each.to_phase or "",
             who=each.who,
             reason=each.reason,

@@ -15,9 +15,10 @@ from migrator.findings.finding import Severity
 from state_machine.audits.audit_rows import result_of
 from state_machine.change.document import ReportedAudit, ReportedWaiver, Restart, Risk
 from state_machine.change.facts import ChangeFacts
-from state_machine.change.plan import DONE, PHASE_OF, place
+from state_machine.change.plan import DONE, place
 from state_machine.policy.audit_observations import PASSED
-from state_machine.policy.phases import BEFORE_TAKEOVER, PEOPLE, Phase, Trigger, next_edges
+from state_machine.policy.phase_table import PHASE_OF, PHASES, PhaseStage
+from state_machine.policy.phases import PEOPLE, Phase, Trigger, next_edges
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import is_irreversible, undo_of
 from state_machine.road.documents import FILES, FilesDocument, document
@@ -25,56 +26,16 @@ from state_machine.tables import AuditRun
 
 PROVEN: Final = "proven"
 
-KNOWN: Final = (
-    (
-        Phase.BROKERS_JOINING,
-        "a broker that restarts is away; partitions with one replica on it are not served meanwhile",
-        "one broker at a time, while every partition is whole; what stops take is accepted before (Z2K-1061, Z2K-4242)",
-        "docs/service.md",
-    ),
-    (
-        Phase.TAKEOVER,
-        "the cluster has no controller: no leader election, no change by an administrator",
-        "the takeover aborts by itself at zk2kraft.takeover.max.ms, and its copy is audited before the commit",
-        "docs/undo.md",
-    ),
-    (
-        Phase.DUAL_WRITE,
-        "ZooKeeper may be behind the log when every controller dies",
-        "the lag is limited (zk2kraft.divergence.*), and audits compare both sides by a schedule",
-        "docs/undo.md",
-    ),
-    (
-        Phase.ROLLING_BROKERS,
-        "a broker does not start with its KRaft file",
-        "the rolling restart stops at it; `zk2kraft back` returns this broker alone to its previous file",
-        "docs/service.md",
-    ),
-    (
-        Phase.REPLACING_CONTROLLERS,
-        "a stock controller that starts without the migration flag ends the migration",
-        "the guard on each controller's host refuses such a start (Z2K-7041); `zk2kraft rollback` puts ours back",
-        "docs/inventory.md",
-    ),
-    (
-        Phase.FINALIZING,
-        "the first start of a controller without the migration flag cannot be undone",
-        "another person approves it for exactly this plan and evidence, after a soak, audits and backups",
-        "docs/undo.md",
-    ),
-)
-"""Phase, what may happen, what limits it, where that is from."""
-
 
 def risks_of(facts: ChangeFacts, restarts: Sequence[Restart]) -> tuple[Risk, ...]:
     """Open ones first, then those of the phases ahead."""
     phase = facts.snapshot.phase
     found = [*_open_findings(facts), *_of_the_plan(facts, restarts)]
-    ahead = phase not in (Phase.COMPLETED, Phase.ROLLED_BACK, Phase.ROLLING_BACK)
+    ahead = PHASES[phase].stage not in (PhaseStage.ROLLBACK, PhaseStage.OVER)
     found += [
-        Risk(phase=where, what=what, limit=limit, source=source, open=where is phase)
-        for where, what, limit, source in KNOWN
-        if ahead and place(where) >= place(phase)
+        Risk(phase=where, what=risk.what, limit=risk.limit, source=risk.source, open=where is phase)
+        for where, risk in ((each, row.risk) for each, row in PHASES.items())
+        if risk is not None and ahead and place(where) >= place(phase)
     ]
     return tuple(found)
 
@@ -229,13 +190,12 @@ def _audits(facts: ChangeFacts) -> Iterator[str]:
             unread = f", {count} keys were not read" if (count := _sum(each, "not_read")) else ""
             why = f": {each.problem}" if each.problem else ""
             yield f"audit {each.id} ({each.purpose}) {result_of(each)}{unread}{why}"
-    if facts.snapshot.phase not in BEFORE_TAKEOVER and not any(
+    before_takeover = PHASES[facts.snapshot.phase].before_takeover
+    if not before_takeover and not any(
         each.purpose in ("demand", "schedule") and result_of(each) == PASSED for each in ended
     ):
         yield "no audit since the takeover passed; the driver audited its copy before the commit"
-    if facts.snapshot.phase in BEFORE_TAKEOVER and not any(
-        each.purpose == "rehearsal" and result_of(each) == PASSED for each in ended
-    ):
+    if before_takeover and not any(each.purpose == "rehearsal" and result_of(each) == PASSED for each in ended):
         yield "no rehearsal passed yet"
 
 
@@ -262,7 +222,7 @@ def _restarts(facts: ChangeFacts, restarts: Sequence[Restart]) -> Iterator[str]:
 def _passed_by_hand(facts: ChangeFacts, restarts: Sequence[Restart]) -> list[str]:
     """Rolling restarts whose phase is over without a row of the journal."""
     phase = facts.snapshot.phase
-    if phase in (Phase.ROLLING_BACK, Phase.ROLLED_BACK):
+    if PHASES[phase].has_gone_back:
         return []
     done = {each.roll for each in restarts}
     names = {Roll.JOIN: "brokers with the migration settings"}
@@ -281,7 +241,7 @@ def _conditions(facts: ChangeFacts) -> Iterator[str]:
 
 
 def _measures(facts: ChangeFacts) -> Iterator[str]:
-    if facts.snapshot.phase in BEFORE_TAKEOVER:
+    if PHASES[facts.snapshot.phase].before_takeover:
         return
     yield (
         "observed times without controller are as exact as observations (observe_every_s); shorter ones may be missed"

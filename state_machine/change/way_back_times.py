@@ -19,8 +19,10 @@ from state_machine.change.document import Restart, Span
 from state_machine.change.durations import TAKEOVER_S, time_of_one
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE
-from state_machine.policy.phases import BEFORE_TAKEOVER, LED_BACK_FROM, WINDOW, Phase
+from state_machine.policy.phase_table import PHASES
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll, WayBack
+from state_machine.policy.wanted import KRAFT_MODE, Voters
 
 STOP_S: Final = (1.0, 10.0)
 """Our controllers stop, before the takeover."""
@@ -41,15 +43,16 @@ class _Restarts:
 
 def time_back(facts: ChangeFacts, restarts: Sequence[Restart], phase: Phase) -> Span | None:
     """From a phase of the way, at any moment in it."""
-    if phase in BEFORE_TAKEOVER:
+    row = PHASES[phase]
+    if row.before_takeover:
         return _alone("our controllers stop", STOP_S, "assumed: seconds (docs/undo.md)")
-    if phase in WINDOW:
+    if row.without_controller:
         high = TAKEOVER_S[1]
         source = f"assumed: at most zk2kraft.takeover.max.ms, whose largest value is {high:g} s (docs/undo.md)"
         return _alone("the abort", (0.0, high), source)
     if phase is Phase.DUAL_WRITE:
         return _alone("the rollback", ROLLBACK_S, _of_rollback())
-    if phase not in LED_BACK_FROM or facts.inventory is None:
+    if not row.led_back or facts.inventory is None:
         return None
     brokers, controllers = len(facts.inventory.brokers), len(facts.inventory.controllers)
     written = _migration_files(restarts)
@@ -60,10 +63,10 @@ def time_back(facts: ChangeFacts, restarts: Sequence[Restart], phase: Phase) -> 
             _Restarts(
                 Roll.OURS,
                 CONTROLLERS,
-                controllers if phase is Phase.SOAK else 0,
-                0 if phase is Phase.ROLLING_BROKERS else controllers,
+                controllers if row.wanted.voters is Voters.STOCK else 0,
+                0 if row.wanted.voters is Voters.OURS else controllers,
             ),
-            _Restarts(Roll.BACK, BROKERS, 0 if phase is Phase.ROLLING_BROKERS else brokers, brokers),
+            _Restarts(Roll.BACK, BROKERS, brokers if row.wanted.brokers == KRAFT_MODE else 0, brokers),
             _Restarts(Roll.ORIGINAL, BROKERS, written, written),
         ),
     )

@@ -1,8 +1,9 @@
-"""The phases of a migration, and the one table that says which step leads where.
+"""The phases of a migration, what people may request, and the one table that says which step leads where.
 
 In:   a phase and a signal.
 Out:  the edge: where it leads, which gate guards it, what is asked of the driver; or a refusal that names both.
-Elsewhere: what the gates look at (gates.py), writing a step down (transition.py), asking (reconcile.py).
+Elsewhere: what a phase is (phase_table.py), what the gates look at (gates.py), writing a step down (transition.py),
+asking (reconcile.py).
 Rules: documents, page and tests draw from this table; no phase is kept in a flag. An edge that `asks` something is
 written down when the driver's history shows it, never when it was asked for.
 """
@@ -71,54 +72,6 @@ class Phase(StrEnum):
     ROLLED_BACK = "ROLLED_BACK"
 
 
-ROAD: Final = (
-    Phase.CREATED,
-    Phase.PREFLIGHT,
-    Phase.QUORUM,
-    Phase.BROKERS_JOINING,
-    Phase.READY,
-    Phase.TAKEOVER,
-    Phase.COPY,
-    Phase.AUDIT,
-    Phase.DUAL_WRITE,
-    Phase.ROLLING_BROKERS,
-    Phase.REPLACING_CONTROLLERS,
-    Phase.SOAK,
-    Phase.FINALIZING,
-    Phase.COMPLETED,
-)
-"""The way forward, as a timeline shows it."""
-
-BEYOND_DUAL_WRITE: Final = (
-    Phase.ROLLING_BROKERS,
-    Phase.REPLACING_CONTROLLERS,
-    Phase.SOAK,
-    Phase.FINALIZING,
-    Phase.COMPLETED,
-)
-"""What the service leads through by rolling restarts; drivers of ours only go on with dual-write in them."""
-
-AUDITED: Final = (
-    Phase.DUAL_WRITE,
-    Phase.ROLLING_BROKERS,
-    Phase.REPLACING_CONTROLLERS,
-    Phase.SOAK,
-    Phase.FINALIZING,
-)
-"""Both sides are written, so audits run by their schedule. In FINALIZING until its first controller is stopped."""
-
-LED_BACK_FROM: Final = (Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
-"""A rollback from here restarts nodes, and the service leads it."""
-
-CONSENTED_FROM: Final = (Phase.AUDIT, Phase.DUAL_WRITE, *LED_BACK_FROM)
-"""A rollback from here loses what only KRaft has, so somebody consents to that before."""
-
-WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
-"""The cluster has no controller; one `advance` from READY leads through all of them."""
-
-BEFORE_TAKEOVER: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY)
-
-
 class Trigger(StrEnum):
     """What can move a migration: orders of people, what the service saw, what the driver's history says."""
 
@@ -148,30 +101,72 @@ class Trigger(StrEnum):
     FINALIZED = "FINALIZED"
 
 
-PEOPLE: Final = {
-    Trigger.ADVANCE: "advance",
-    Trigger.ABORT: "abort",
-    Trigger.ROLL_BACK: "rollback",
-    Trigger.RAISE_VERSION: "finalize-version",
+class OperationName(StrEnum):
+    """What a person requests, by the name in the database."""
+
+    ADVANCE = "ADVANCE"
+    ABORT = "ABORT"
+    ROLL_BACK = "ROLL_BACK"
+    RAISE_VERSION = "RAISE_VERSION"
+
+    APPROVE = "APPROVE"
+    BACK = "BACK"
+    CHANGE = "CHANGE"
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationRow:
+    """One kind of operation.
+
+    word:    as the command line says it.
+    trigger: of the steps that it takes; None: it changes no phase. Only one that takes steps is pending at a time.
+    undoes:  it takes the place of a pending advance; a rollback also that of one whose driver does not begin it.
+    ends:    where it ends when it leads through a phase that leads on by itself.
+    does:    for people, where no phase changes what it does. has_form: the page has one for it.
+    """
+
+    word: str
+    trigger: Trigger | None = None
+    undoes: bool = False
+    ends: Phase | None = None
+    does: str = ""
+    has_form: bool = True
+
+
+OPERATIONS: Final[Mapping[str, OperationRow]] = {
+    OperationName.ADVANCE: OperationRow(word="advance", trigger=Trigger.ADVANCE, ends=Phase.DUAL_WRITE),
+    OperationName.ABORT: OperationRow(word="abort", trigger=Trigger.ABORT, undoes=True, ends=Phase.READY),
+    OperationName.ROLL_BACK: OperationRow(
+        word="rollback", trigger=Trigger.ROLL_BACK, undoes=True, ends=Phase.ROLLED_BACK
+    ),
+    OperationName.RAISE_VERSION: OperationRow(
+        word="finalize-version",
+        trigger=Trigger.RAISE_VERSION,
+        does="This cannot be undone. metadata.version is raised to the highest level that every broker and voter "
+        "supports.",
+    ),
+    # to the next step that cannot be undone, as plan and evidence are now
+    OperationName.APPROVE: OperationRow(word="approve", has_form=False),
+    # the failed node of a rolling restart, alone, gets its previous file
+    OperationName.BACK: OperationRow(word="back"),
+    # another inventory, written down when it is done
+    OperationName.CHANGE: OperationRow(word="change", has_form=False),
+    OperationName.PAUSE: OperationRow(
+        word="pause",
+        does="New steps forward do not begin. A takeover that has not begun is cancelled. A rolling restart stops "
+        "between two nodes. Abort and rollback stay possible.",
+    ),
+    OperationName.RESUME: OperationRow(
+        word="resume",
+        does="Steps forward are possible again. A rolling restart goes on; a node that failed is tried again from its "
+        "step.",
+    ),
 }
-"""Orders of people, under the words of the command line."""
 
-CHANGE: Final = "CHANGE"
-"""Another inventory, written down when it is done."""
-
-PAUSE: Final = "PAUSE"
-RESUME: Final = "RESUME"
-"""Orders that change no phase: steps forward are not begun, or may begin again. RESUME also repeats a failed step of a
-rolling restart."""
-
-APPROVE: Final = "APPROVE"
-"""A person agrees to the next step that cannot be undone, as plan and evidence are now."""
-
-BACK: Final = "BACK"
-"""The failed node of a rolling restart, alone, gets its previous file."""
-
-NEEDS_APPROVAL: Final = (Phase.FINALIZING, Phase.COMPLETED)
-"""COMPLETED: where an order leads to it, which raises metadata.version and leaves the phase as it is."""
+PEOPLE: Final = {row.trigger: row.word for row in OPERATIONS.values() if row.trigger is not None}
+"""Steps that people request, in the words of the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +245,22 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
 }
 
 
+def word_of(trigger: Trigger) -> str:
+    """As people read it: the command, or what happened."""
+    return PEOPLE.get(trigger, trigger.value.lower().replace("_", " "))
+
+
+APPROVED: Final = Phase.FINALIZING
+"""What `approve` is about, unless a phase is named."""
+NO_CHOICE: Final = tuple(map(word_of, (Trigger.ADOPTED, Trigger.FOUND_ROLLED_BACK, Trigger.STOCK_IN_PLACE)))
+"""Steps that the cluster made by itself are no choice of a reader: page and command line leave them out."""
+
+
+def driver_may_roll_back(phase: Phase) -> bool:
+    """Whether a driver begins a rollback here that nobody requested from this service, or is at it."""
+    return phase is Phase.ROLLING_BACK or (phase, Trigger.ROLLBACK_BEGAN) in TRANSITIONS
+
+
 def next_edges(phase: Phase) -> dict[Trigger, Edge]:
     """Every edge that leaves a phase, in the order of the table."""
     return {trigger: edge for (start, trigger), edge in TRANSITIONS.items() if start is phase}
@@ -293,7 +304,11 @@ def require_named(phase: Phase, edge: Edge, to: Phase | None) -> None:
 
 def leads_to(edge: Edge) -> tuple[Phase, ...]:
     """The phases that this step goes through by itself: the takeover goes on to dual-write."""
-    return (*WINDOW, Phase.DUAL_WRITE) if edge.asks is DriverOperation.TAKE_OVER else (edge.to,)
+    phases = [edge.to]
+    if edge.asks is DriverOperation.TAKE_OVER:
+        for trigger in way(edge.to, Phase.DUAL_WRITE) or ():
+            phases.append(TRANSITIONS[phases[-1], trigger].to)
+    return tuple(phases)
 
 
 def way(start: Phase, end: Phase) -> tuple[Trigger, ...] | None:
@@ -322,7 +337,7 @@ def draw() -> str:
     """The table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> CREATED"]
     for (start, trigger), edge in TRANSITIONS.items():
-        word = PEOPLE.get(trigger, trigger.value.lower().replace("_", " "))
+        word = word_of(trigger)
         lines.append(f"    {start} --> {edge.to}: {word}" + (f" [{edge.gate.__name__}]" if edge.gate != always else ""))
     ends = sorted({edge.to for edge in TRANSITIONS.values() if _leads_nowhere(edge.to)})
     return "\n".join([*lines, *(f"    {phase} --> [*]" for phase in ends)]) + "\n"

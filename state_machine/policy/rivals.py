@@ -10,15 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from migrator.findings.finding import Occurrence
 from migrator.findings.service import CLUSTER_TAKEN
-from state_machine.policy.phases import Phase
-
-STARTED: Final = frozenset({Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY})
-OVER: Final = frozenset({Phase.ROLLED_BACK, Phase.COMPLETED})
-ONLY_READ: Final = frozenset({Phase.CREATED, Phase.PREFLIGHT})
+from state_machine.policy.phase_table import PhaseStage, row_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +32,18 @@ class Rival:
 def rival_of(number: int, phase: str, others: Iterable[Rival]) -> Rival | None:
     """others: with the same cluster id, without this one."""
     mine = (-_rank(phase), number)
-    ahead = [each for each in others if each.phase not in OVER and (-_rank(each.phase), each.number) < mine]
+    ahead = [each for each in others if not is_over(each.phase) and (-_rank(each.phase), each.number) < mine]
     return min(ahead, key=lambda each: (-_rank(each.phase), each.number), default=None)
 
 
 def _rank(phase: str) -> int:
     """A phase that this release does not know counts as one that holds a claim."""
-    if phase in ONLY_READ or phase in OVER:
-        return 0
-    return 1 if phase in STARTED else 2
+    row = row_of(phase)
+    if row is None or not (row.before_takeover or row.stage is PhaseStage.OVER):
+        return 2
+    return 1 if row.stage is PhaseStage.STARTED else 0
+
+
+def is_over(phase: str) -> bool:
+    row = row_of(phase)
+    return row is not None and row.stage is PhaseStage.OVER

@@ -53,7 +53,8 @@ from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.policy.freshness import CEILING_S, limit_s
-from state_machine.policy.phases import LED_BACK_FROM, Phase
+from state_machine.policy.phase_table import PHASES
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import (
@@ -75,12 +76,7 @@ from state_machine.store import Snapshot
 from state_machine.tables import RoadNode
 
 ZOOKEEPER_KEY: Final = "zookeeper."
-GUARDED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
-"""Phases in which a start without the flag is an accident. In a rollback it is one while a controller is stock."""
-BEFORE_RESTARTS: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.ROLLING_BACK)
-"""Phases in which the service restarts brokers, or is asked to."""
 HAS_NEW_FILE: Final = (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE)
-UNDER_STOCK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK, Phase.ROLLING_BACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +138,7 @@ def _ask(snapshot: Snapshot, node: FleetNode) -> NodeFiles:
 
 
 def _is_guarded(snapshot: Snapshot) -> bool:
-    return snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
+    return PHASES[snapshot.phase].guarded or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
 
 
 def _compared(
@@ -268,7 +264,7 @@ def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:
 
 def _written(snapshot: Snapshot, node: FleetNode) -> RoadNode | None:
     """Its row, where a way back needs its previous file."""
-    if snapshot.phase not in (*LED_BACK_FROM, Phase.ROLLING_BACK):
+    if not PHASES[snapshot.phase].keeps_previous_files:
         return None
     rows = snapshot.nodes_of(Roll.KRAFT if node.role == BROKERS else Roll.STOCK)
     for row in rows:
@@ -327,7 +323,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))
     found += _ended(f"{snapshot.migration.name}.yaml", files)
     found += [CONTROLLER_FILES_DIFFER.found(**each.values) for each in files.differing]
-    if snapshot.phase in UNDER_STOCK:
+    if PHASES[snapshot.phase].may_have_stock:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}
         found += [

@@ -23,6 +23,7 @@ from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.session import ZkSession
+from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.road.documents import ZNODES, ZnodeList, ZnodeRow, ZnodesDocument, document
 from state_machine.store import Snapshot, Store
@@ -37,13 +38,6 @@ NOT_OVER_S: Final = 3600.0
 sessions. Later, what is there may be of another migration.
 """
 DATA_SHOWN: Final = 200
-BEFORE_IN: Final = (
-    Phase.DUAL_WRITE,
-    Phase.ROLLING_BROKERS,
-    Phase.REPLACING_CONTROLLERS,
-    Phase.SOAK,
-    Phase.FINALIZING,
-)
 CHANGED: Final = (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
 """Kafka's own: a ZooKeeper controller has them as well."""
 MADE: Final = (paths.MIGRATION, paths.FINALIZE_INTENT, paths.ROAD_LOCK)
@@ -122,7 +116,7 @@ class OwnZnodes:
 
     def _is_wanted(self, snapshot: Snapshot, kept: ZnodesDocument) -> bool:
         """In a rollback only where nothing was read before it: then the driver may be at work already."""
-        if snapshot.phase in BEFORE_IN:
+        if PHASES[snapshot.phase].audited:
             return True
         if snapshot.phase is Phase.ROLLING_BACK:
             return kept.before is None or bool(kept.before.problem)

@@ -33,6 +33,7 @@ from state_machine.facts.accepted import Limits
 from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Finished, Outcome, Waiting
+from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_conditions import canary_is_well, road_of
 from state_machine.policy.road_gates import levels_text
@@ -60,7 +61,6 @@ from state_machine.road.documents import (
 )
 from state_machine.road.emergency.left_out import left_as_stock, left_out, nodes_left_out, words_of_left_out
 from state_machine.road.file_watch import (
-    BEFORE_RESTARTS,
     NodeFiles,
     file_findings,
     read_changes,
@@ -87,15 +87,6 @@ log = structlog.get_logger()
 
 BACKUP_AGAIN_S: Final = 30.0
 CANARY_EVERY_S: Final = 2.0
-WITH_CANARY: Final = (
-    Phase.ROLLING_BROKERS,
-    Phase.REPLACING_CONTROLLERS,
-    Phase.SOAK,
-    Phase.FINALIZING,
-    Phase.ROLLING_BACK,
-)
-BACKED_UP_IN: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
-"""Phases whose next step wants a backup."""
 
 
 @dataclass(slots=True)
@@ -155,7 +146,7 @@ class RoadActs:
         await self._watch_files(snapshot, work)
         waits = await self._watch_restarts(snapshot, work)
         await self._keep_canary(snapshot, work)
-        if snapshot.phase in BACKED_UP_IN:
+        if PHASES[snapshot.phase].backup:
             await self._keep_backup(snapshot, work)
         files = document(snapshot, FILES, FilesDocument)
         self._say_canary(snapshot, work)
@@ -388,7 +379,7 @@ class RoadActs:
 
     async def _watch_restarts(self, snapshot: Snapshot, work: _Work) -> tuple[Occurrence, ...]:
         """What the next restart of a broker would change, in phases that restart brokers; sooner after each of them."""
-        if snapshot.phase not in BEFORE_RESTARTS:
+        if not PHASES[snapshot.phase].restarts_brokers:
             return ()
         last = document(snapshot, RESTARTS, RestartsDocument)
         if work.restarts is not None:
@@ -427,7 +418,7 @@ class RoadActs:
             return
         work.canary_at = self._steady()
         inventory = await asyncio.to_thread(self._inventory, snapshot)
-        wanted = snapshot.joining or snapshot.phase in WITH_CANARY
+        wanted = snapshot.joining or PHASES[snapshot.phase].canary
         spec = inventory.canary if inventory is not None and wanted else None
         if work.canary is not None and work.canary.spec != spec:
             work.canary.stop()
@@ -481,7 +472,7 @@ class RoadActs:
         taken = [each for each in snapshot.backups if each.kind == "gate" and each.phase == phase]
         if any(each.seen_at >= snapshot.migration.since for each in taken):
             return
-        if snapshot.phase is not Phase.DUAL_WRITE and not self._is_worth_it(snapshot):
+        if not all(self._is_whole(snapshot, roll) for roll in PHASES[snapshot.phase].rolls):
             return
         files = document(snapshot, FILES, FilesDocument)
         if files is None or files.problem or self._steady() - work.backup_at < BACKUP_AGAIN_S:
@@ -489,9 +480,8 @@ class RoadActs:
         work.backup_at = self._steady()
         work.backup = asyncio.create_task(self._back_up(snapshot, phase))
 
-    def _is_worth_it(self, snapshot: Snapshot) -> bool:
+    def _is_whole(self, snapshot: Snapshot, roll: Roll) -> bool:
         """A backup before a gate has what stands when its phase has done its work."""
-        roll = {Phase.ROLLING_BROKERS: Roll.KRAFT, Phase.SOAK: Roll.SOAK}[snapshot.phase]
         rows = snapshot.nodes_of(roll)
         return bool(rows) and all(row.step == RollStep.WHOLE for row in rows)
 

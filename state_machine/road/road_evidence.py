@@ -22,7 +22,8 @@ from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import Observation
 from state_machine.facts.accepted import Limits
 from state_machine.policy.gates import Holder
-from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
+from state_machine.policy.phase_table import PHASES, WAY_FORWARD, phases_where
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import (
     ApprovalObserved,
     CanaryObserved,
@@ -56,7 +57,7 @@ from state_machine.road.file_watch import restart_occurrences
 from state_machine.road.finalize import give_up
 from state_machine.road.finalize.before import gate_since, is_waiting
 from state_machine.road.way_back import way_back
-from state_machine.store import ON_THE_ROAD, Snapshot, reached
+from state_machine.store import Snapshot, reached
 
 LOG_FRESH_S: Final = 10.0
 
@@ -68,7 +69,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
     if snapshot.phase is Phase.AUDIT:
         not_read = "it is not read in AUDIT"
         return RoadEvidence(fleet_problem=not_read, log_problem=not_read, back=way_back(snapshot, now))
-    if (snapshot.phase not in ON_THE_ROAD and not snapshot.led_back) or _is_without_fleet(snapshot):
+    if not (PHASES[snapshot.phase].operated or snapshot.led_back) or _is_without_fleet(snapshot):
         return None
     look = snapshot.observation
     log = LogObservation() if look is None else look.log
@@ -230,7 +231,7 @@ def _change(found: Occurrence) -> RestartChange:
 
 def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
     soak = document(snapshot, SOAK, SoakDocument)
-    if soak is None or snapshot.phase not in (Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED):
+    if soak is None or not PHASES[snapshot.phase].soaked:
         return None
     age = max(now - soak.began, 0.0) if soak.counted is None else soak.counted.seconds
     last = max((each.changed_at for each in snapshot.nodes_of(Roll.SOAK)), default=soak.began)
@@ -286,9 +287,9 @@ def _canary(snapshot: Snapshot, now: float) -> CanaryObserved | None:
 
 
 def next_phase(phase: Phase) -> Phase:
-    """Along the road; the last one stays."""
-    at = ROAD.index(phase) if phase in ROAD else len(ROAD) - 1
-    return ROAD[min(at + 1, len(ROAD) - 1)]
+    """On the way forward; the last one stays."""
+    at = WAY_FORWARD.index(phase) if PHASES[phase].forward else len(WAY_FORWARD) - 1
+    return WAY_FORWARD[min(at + 1, len(WAY_FORWARD) - 1)]
 
 
 def _backed_up(snapshot: Snapshot, now: float) -> float | None:
@@ -301,7 +302,9 @@ def _backed_up(snapshot: Snapshot, now: float) -> float | None:
 
 def _approval(snapshot: Snapshot, digest: str, now: float) -> ApprovalObserved | None:
     approval = snapshot.approval
-    if approval is None or approval.to_phase not in NEEDS_APPROVAL or approval.at < gate_since(snapshot):
+    if approval is None or approval.at < gate_since(snapshot):
+        return None
+    if approval.to_phase not in phases_where(lambda row: bool(row.approval)):
         return None
     age = now - approval.at if now >= approval.at else math.inf
     return ApprovalObserved(approval.who, age, approval.digest == digest)

@@ -21,7 +21,8 @@ from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.clusters.observe import Observation
 from state_machine.facts.accepted import Limits
-from state_machine.policy.phases import CONSENTED_FROM, LED_BACK_FROM, Phase
+from state_machine.policy.phase_table import PHASES, GoesBack
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, ApprovalObserved, Roll, WayBack
 from state_machine.road import controllers_back
 from state_machine.road.documents import FILES, LIMITS, FilesDocument, document
@@ -36,10 +37,10 @@ WITH_FILE: Final = frozenset({RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE
 
 def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     """None where a rollback loses nothing, or the driver carries it out already."""
-    if snapshot.phase not in CONSENTED_FROM and not snapshot.led_back:
+    if not (PHASES[snapshot.phase].needs_consent or snapshot.led_back):
         return None
     lost = loss_of(snapshot)
-    if snapshot.phase not in LED_BACK_FROM and not snapshot.led_back:
+    if not (PHASES[snapshot.phase].led_back or snapshot.led_back):
         return WayBack(lost=lost, consent=_consent(snapshot, lost, now))
     files, out, silent = document(snapshot, FILES, FilesDocument), left_out(snapshot, now), without_answer(snapshot)
     restarts = tuple(each for each in into_zookeeper_mode(snapshot) if each not in out)
@@ -184,7 +185,7 @@ NOT_KNOWN: Final = "configuration of client-metrics, if there is any: it is not 
 def loss_of(snapshot: Snapshot) -> tuple[str, ...]:
     """What has no form in ZooKeeper, in words: read in the log, and reported by the leader (F-51)."""
     look = snapshot.observation
-    if snapshot.phase in (Phase.AUDIT, Phase.DUAL_WRITE):
+    if PHASES[snapshot.phase].goes_back is GoesBack.DRIVER:
         return _loss_by_the_driver(look)
     if look is None:
         return ()

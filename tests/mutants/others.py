@@ -41,6 +41,20 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_taken.py",),
     ),
     Fault(
+        "state_machine/policy/phase_table.py",
+        "        return self.goes_back in (GoesBack.DRIVER, GoesBack.LED)\n",
+        "        return self.goes_back is GoesBack.LED\n",
+        "a rollback from DUAL_WRITE loses what only KRaft has, and nobody consented to that",
+        ("tests/unit/state_machine/test_phase_table.py",),
+    ),
+    Fault(
+        "state_machine/policy/phase_table.py",
+        "        return self.audited and not self.no_return\n",
+        "        return self.stage is PhaseStage.TAKEOVER\n",
+        "no guard of stock controllers is read",
+        ("tests/unit/state_machine/test_phase_table.py",),
+    ),
+    Fault(
         "state_machine/road/emergency/stops.py",
         "    holds = known and (every or left >= needed or node not in following)\n",
         "    holds = known and (every or left >= 1 or node not in following)\n",

@@ -27,7 +27,8 @@ from state_machine.clusters.observe import Gap, Observation
 from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.observations import RoundObservation, record_observation
-from state_machine.policy.phases import ROAD, Phase, Trigger
+from state_machine.policy.phase_table import WAY_FORWARD
+from state_machine.policy.phases import Phase, Trigger
 from state_machine.policy.road_observations import Roll
 from state_machine.road import journal
 from state_machine.road.canary_budget import CanaryFigures
@@ -89,11 +90,11 @@ class Stage(StrEnum):
 
 
 WAY: Final = {
-    Stage.PLANNED: ROAD[: ROAD.index(Phase.BROKERS_JOINING) + 1],
-    Stage.MIDDLE: ROAD[: ROAD.index(Phase.ROLLING_BROKERS) + 1],
-    Stage.COMPLETED: ROAD,
+    Stage.PLANNED: WAY_FORWARD[: WAY_FORWARD.index(Phase.BROKERS_JOINING) + 1],
+    Stage.MIDDLE: WAY_FORWARD[: WAY_FORWARD.index(Phase.ROLLING_BROKERS) + 1],
+    Stage.COMPLETED: WAY_FORWARD,
     Stage.ROLLED_BACK: (
-        *ROAD[: ROAD.index(Phase.ROLLING_BROKERS) + 1],
+        *WAY_FORWARD[: WAY_FORWARD.index(Phase.ROLLING_BROKERS) + 1],
         Phase.ROLLING_BACK,
         Phase.ROLLED_BACK,
     ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.map import PAGE, README, reduced, renewed
+from state_machine.policy.phases import OPERATIONS, Phase
+from tests.map import PAGE, PHASES_PAGE, README, reduced, renewed
 
 
 def test_the_map_in_the_architecture_page_is_what_the_imports_draw() -> None:
@@ -16,6 +17,14 @@ def test_the_way_in_the_readme_is_what_the_table_of_phases_draws() -> None:
     assert "FINALIZING -. abort .-> SOAK" in page
     assert "SOAK -. rollback .-> zookeeper" in page
     assert "COMPLETED -." not in page
+
+
+def test_the_page_of_phases_is_what_their_table_says() -> None:
+    page = PHASES_PAGE.read_text()
+    assert renewed(page) == page, "the tables are old: python -m tests.map --save"
+    assert all(f"| {phase} | " in page for phase in Phase)
+    assert all(f"| `{row.word}` | " in page for row in OPERATIONS.values())
+    assert "| `canary` | Canary traffic runs, if the inventory wants it | ROLLING_BROKERS, " in page
 
 
 def test_an_arrow_that_follows_from_others_is_left_out() -> None:

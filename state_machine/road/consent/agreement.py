@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from migrator.findings.service import AGREED_TO_ANOTHER
-from state_machine.policy.phases import APPROVE, Phase
+from state_machine.policy.phases import OperationName, Phase
 from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.road.way_back import loss_digest, loss_document, loss_of
 from state_machine.store import NewOperation, Snapshot
@@ -65,7 +65,7 @@ def require_bound(operation: Operation, found: Agreement) -> None:
     asked = None if operation.to_phase is None else Phase(operation.to_phase)
     bound = {
         NewOperation(
-            name=APPROVE,
+            name=OperationName.APPROVE,
             who=operation.who,
             reason=operation.reason,
             to=asked,

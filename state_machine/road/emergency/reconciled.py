@@ -17,24 +17,16 @@ from migrator.findings.road import NODE_NOT_AS_JOURNAL
 from migrator.fleet.actuator import ProcessState
 from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
-from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.phase_table import PHASES
+from state_machine.policy.road_observations import BROKERS, Roll
 from state_machine.road.documents import FILES, FilesDocument, NotAsNoted, document
 from state_machine.road.emergency.left_out import left_out
-from state_machine.road.fleet import FleetNode
+from state_machine.road.fleet import ROLE_OF, FleetNode
 from state_machine.store import Snapshot, reached
 
 KRAFT_KEY: Final = "process.roles"
 OUR_KEYS: Final = "zk2kraft."
 """The service starts none of its controllers without one of them (Z2K-4011), and stock's file has none."""
-WATCHED: Final = {
-    (Phase.DUAL_WRITE, BROKERS): Roll.KRAFT,
-    (Phase.ROLLING_BROKERS, BROKERS): Roll.KRAFT,
-    (Phase.REPLACING_CONTROLLERS, CONTROLLERS): Roll.STOCK,
-    (Phase.SOAK, CONTROLLERS): Roll.SOAK,
-    (Phase.FINALIZING, CONTROLLERS): Roll.FINAL,
-}
-"""Phases in which a node may be one with which nothing was done yet in this roll."""
 MISSED_MS: Final = 10_000
 """A voter that fetched nothing for so long is missed by the quorum."""
 
@@ -43,7 +35,7 @@ def contradiction_of(
     snapshot: Snapshot, node: FleetNode, keys: Mapping[str, str], *, stopped: bool
 ) -> NotAsNoted | None:
     """Of a node that the roll of this phase has not touched."""
-    roll = WATCHED.get((snapshot.phase, node.role))
+    roll = _contradicted(snapshot, node.role)
     if roll is None:
         return None
     rows = [row for row in snapshot.road if (row.role, row.node_id) == (node.role, node.id)]
@@ -56,6 +48,12 @@ def contradiction_of(
     found = [f"its file {node.path} is {written}"] if written else []
     found += ["its process is stopped"] if stopped else []
     return NotAsNoted(node.id, node.role, step, " and ".join(found), stopped) if found else None
+
+
+def _contradicted(snapshot: Snapshot, role: str) -> Roll | None:
+    """The roll in which nothing may have been done yet with a node of this role."""
+    roll = PHASES[snapshot.phase].contradicted
+    return roll if roll is not None and ROLE_OF[roll] == role else None
 
 
 def _written(snapshot: Snapshot, node: FleetNode, roll: Roll, keys: Mapping[str, str]) -> str:
@@ -88,7 +86,7 @@ def may_go_on(snapshot: Snapshot) -> tuple[tuple[Roll, int], ...]:
     files = document(snapshot, FILES, FilesDocument)
     found = []
     for each in () if files is None else files.contradicting:
-        roll = WATCHED.get((snapshot.phase, each.role))
+        roll = _contradicted(snapshot, each.role)
         rows = () if roll is None else snapshot.nodes_of(roll)
         prepared = any(row.node_id == each.node and row.step == RollStep.PREPARED for row in rows)
         if roll is not None and prepared and _is_of_the_service(snapshot, roll, each):
@@ -138,7 +136,7 @@ def is_missed(snapshot: Snapshot, node: FleetNode) -> bool:
     """Whether its process is worth asking for: the cluster does without it, in a phase in which it may be one that
     nothing was done with. The process of ours is not that of the unit, where the service starts it.
     """
-    roll = WATCHED.get((snapshot.phase, node.role))
+    roll = _contradicted(snapshot, node.role)
     if roll is None:
         return False
     if node.role == BROKERS:

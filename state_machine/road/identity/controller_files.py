@@ -17,26 +17,18 @@ from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.fleet.files import predecessor_path, read_present
 from migrator.fleet.properties_file import Document, parse_properties
-from state_machine.policy.phases import Phase
+from state_machine.policy.phase_table import PHASES
 from state_machine.policy.road_observations import CONTROLLERS, Roll
 from state_machine.road.fleet import FleetNode
 from state_machine.store import Snapshot
 
-COMPARED_IN: Final = (
-    Phase.BROKERS_JOINING,
-    Phase.DUAL_WRITE,
-    Phase.ROLLING_BROKERS,
-    Phase.REPLACING_CONTROLLERS,
-    Phase.SOAK,
-    Phase.ROLLING_BACK,
-)
 KEYS_SHOWN: Final = 5
 
 
 def differing_files(snapshot: Snapshot, node: FleetNode, present: Document) -> tuple[Occurrence, ...]:
     """() for a broker, and where both are the same. Blocks on disk and host. present: as its host has it now."""
     entry = next((each for each in snapshot.inventory.controllers if each.node_id == node.id), None)
-    if node.role != CONTROLLERS or entry is None or snapshot.phase not in COMPARED_IN:
+    if node.role != CONTROLLERS or entry is None or not PHASES[snapshot.phase].compares_inventories:
         return ()
     found = {"node": node.name, "path": node.path, "other": entry.properties}
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.http import addresses
 from migrator.http.addresses import BASE, EVENTS, MIGRATION, STEPS, Address
-from state_machine.policy.phases import PEOPLE
+from state_machine.policy.phases import OPERATIONS, OperationName
 from tests.unit.api.service import Served
 
 ALL = {
@@ -33,9 +33,10 @@ def test_the_list_has_every_address_of_the_application_with_its_parameters(serve
     assert published(served) == {each.template: set(each.parameters) for each in ALL.values()}
 
 
-def test_every_word_of_a_step_has_its_address() -> None:
-    assert {word for trigger, word in PEOPLE.items() if word in STEPS} <= STEPS.keys()
-    assert {"advance", "abort", "rollback", "finalize-version"} <= set(PEOPLE.values())
+def test_every_operation_has_its_address_and_those_that_take_a_step_can_be_tried_dry() -> None:
+    by_patch = OperationName.CHANGE
+    expected = {row.word: row.trigger is not None for name, row in OPERATIONS.items() if name != by_patch}
+    assert {word: "dry_run" in address.parameters for word, address in STEPS.items()} == expected
 
 
 @pytest.mark.parametrize("wrong", [{"signal": 1}, {"numbers": 2}])

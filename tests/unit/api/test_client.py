@@ -185,6 +185,36 @@ def test_nobody_at_the_address_is_a_finding() -> None:
         Client("http://127.0.0.1:1", as_json=False).migrations()
 
 
+class Noting(httpx.BaseTransport):
+    """Answers every request with a refusal, and keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.sent.append((str(request.url).removeprefix(BASE), json.loads(request.read() or b"{}")))
+        problem = {"code": "Z2K-4003", "detail": "", "conditions": [], "errors": [], "remedy": ""}
+        return httpx.Response(409, json=problem)
+
+
+@pytest.mark.parametrize(
+    ("words", "address", "to"),
+    [
+        (("finalize-version",), "/api/v1/migrations/1/finalize-version", "COMPLETED"),
+        (("approve",), "/api/v1/migrations/1/agreement?to=FINALIZING", None),
+        (("approve", "--to", "ROLLING_BACK"), "/api/v1/migrations/1/agreement?to=ROLLING_BACK", None),
+        (("rollback",), "/api/v1/migrations/1/rollback", None),
+    ],
+)
+def test_a_command_names_the_phase_that_it_is_about_where_nobody_does(
+    words: tuple[str, ...], address: str, to: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting, real = Noting(), client.Client
+    monkeypatch.setattr(client, "Client", lambda url, *, as_json: real(BASE, as_json=as_json, transport=noting))
+    assert run(CliRunner(), *words, "-m", "1")[0] == 4
+    assert [(where, body.get("to")) for where, body in noting.sent] == [(address, to)]
+
+
 def test_an_answer_that_is_no_json_is_a_finding(served: Served) -> None:
     class Strange(httpx.BaseTransport):
         def handle_request(self, request: httpx.Request) -> httpx.Response:

@@ -19,7 +19,6 @@ from state_machine.clusters.log_observer import LogObservation, LogVoter
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
-from state_machine.policy.wanted import WANTED
 from tests.unit.api.service import Served
 from tests.unit.api.test_pages import read
 from tests.unit.state_machine.fakes import PASSED_AUDIT
@@ -222,10 +221,6 @@ def test_a_broker_in_kraft_mode_is_wrong_only_where_the_phase_wants_another(
         world_row.phase = phase
     assert served.get("/migrations/1")["brokers"][0]["problem"] == problem
     assert metric(served, "brokers_not_ready") == float(bool(problem) or 2 * (phase is Phase.REPLACING_CONTROLLERS))
-
-
-def test_every_phase_says_what_it_wants() -> None:
-    assert set(WANTED) == set(Phase)
 
 
 # --- a failed node ----------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from state_machine.facts.guards import GuardFact
 from state_machine.later_seen import later_seen
 from state_machine.policy.gates import Evidence, standing
 from state_machine.policy.later import LaterObserved, dual_write_goes_on, later_findings, no_later_kafka
-from state_machine.policy.phases import ROAD, TRANSITIONS, Edge, Phase, Trigger
+from state_machine.policy.phase_table import WAY_FORWARD
+from state_machine.policy.phases import TRANSITIONS, Edge, Phase, Trigger
 from state_machine.policy.road_conditions import guards_are_proven
 from state_machine.policy.road_observations import FilesObserved, RoadEvidence, Roll, VoterObserved
 from state_machine.policy.undo import is_irreversible, undo_of
@@ -132,7 +133,7 @@ BY_ITSELF: Final = (Trigger.ADVANCE, Trigger.QUORUM_FORMED, Trigger.BROKERS_JOIN
 FORWARD: Final = [
     (start, trigger, edge)
     for (start, trigger), edge in TRANSITIONS.items()
-    if start in ROAD[ROAD.index(Phase.QUORUM) :]
+    if start in WAY_FORWARD[WAY_FORWARD.index(Phase.QUORUM) :]
     and start is not Phase.COMPLETED
     and (trigger in BY_ITSELF or trigger in (Trigger.CONTROLLERS_REPLACED, Trigger.FINALIZED))
 ]

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from migrator.findings.finding import FindingError
+from state_machine.policy.phase_table import PHASES, WAY_FORWARD, phases_where
 from state_machine.policy.phases import (
-    BEFORE_TAKEOVER,
-    LED_BACK_FROM,
     PEOPLE,
-    ROAD,
     TRANSITIONS,
-    WINDOW,
     Phase,
     Trigger,
     draw,
@@ -20,7 +17,6 @@ from state_machine.policy.phases import (
     possible,
     way,
 )
-from state_machine.policy.undo import UNDO
 
 REACHABLE = list(Phase)
 
@@ -50,10 +46,10 @@ def test_nothing_leads_back_once_the_finalize_was_begun(phase: Phase) -> None:
 def test_dual_write_leads_to_the_end_in_the_order_of_the_road() -> None:
     phase, entered = Phase.DUAL_WRITE, []
     while phase is not Phase.COMPLETED:
-        here = ROAD.index(phase)
-        (phase,) = {edge.to for edge in next_edges(phase).values() if edge.to in ROAD[here + 1 :]}
+        here = WAY_FORWARD.index(phase)
+        (phase,) = {edge.to for edge in next_edges(phase).values() if edge.to in WAY_FORWARD[here + 1 :]}
         entered.append(phase)
-    assert entered == list(ROAD[ROAD.index(Phase.DUAL_WRITE) + 1 :])
+    assert entered == list(WAY_FORWARD[WAY_FORWARD.index(Phase.DUAL_WRITE) + 1 :])
 
 
 def test_only_an_abort_leads_back_from_finalizing_and_only_to_the_soak() -> None:
@@ -65,7 +61,7 @@ def test_only_an_abort_leads_back_from_finalizing_and_only_to_the_soak() -> None
     assert possible(Phase.COMPLETED) == ("finalize-version",)
 
 
-@pytest.mark.parametrize("to", [*WINDOW, Phase.DUAL_WRITE])
+@pytest.mark.parametrize("to", [*phases_where(lambda row: row.without_controller), Phase.DUAL_WRITE])
 def test_advance_from_ready_may_name_any_phase_that_it_leads_through(to: Phase) -> None:
     assert look_up(Phase.READY, Trigger.ADVANCE, to).to is Phase.TAKEOVER
 
@@ -76,7 +72,7 @@ def test_a_step_that_leads_elsewhere_than_expected_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("phase", [*BEFORE_TAKEOVER, Phase.DUAL_WRITE, *LED_BACK_FROM])
+@pytest.mark.parametrize("phase", [*phases_where(lambda row: row.before_takeover or row.led_back), Phase.DUAL_WRITE])
 def test_rollback_is_possible_wherever_a_migration_can_rest(phase: Phase) -> None:
     assert "rollback" in possible(phase)
 
@@ -92,7 +88,7 @@ def test_every_phase_can_be_reached_and_is_no_dead_end(phase: Phase) -> None:
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_every_phase_says_how_it_is_undone(phase: Phase) -> None:
-    undo = UNDO[phase]
+    undo = PHASES[phase].undo
     words = undo.command.removeprefix("zk2kraft ")
     assert undo.command == "" or words in possible(phase)
     assert undo.does
@@ -137,4 +133,4 @@ def test_the_road_is_in_the_order_of_the_table() -> None:
         if start is Phase.ROLLING_BACK:
             continue  # it cancels a rollback, and is never taken without its name
         if trigger is Trigger.ADVANCE:
-            assert ROAD.index(edge.to) == ROAD.index(start) + 1
+            assert WAY_FORWARD.index(edge.to) == WAY_FORWARD.index(start) + 1

@@ -12,7 +12,8 @@ from migrator.model.partition_figures import PartitionCounter
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogBroker, LogObservation
 from state_machine.facts.accepted import Limits, WaiverFact
-from state_machine.policy.phases import LED_BACK_FROM, Phase
+from state_machine.policy.phase_table import phases_where
+from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import RoadEvidence, VoterObserved, WayBack
 from state_machine.policy.undo import readiness
 from state_machine.policy.way_back_gates import some_host_answers
@@ -154,13 +155,13 @@ ROWS = [
 LED = [
     (phase, row[0].removeprefix("| "))
     for row in ROWS
-    for phase in LED_BACK_FROM
+    for phase in phases_where(lambda row: row.led_back)
     if phase in row[0] and not row[0].startswith("| DUAL_WRITE or later")
 ]
 
 
 def test_the_page_has_a_row_for_every_phase_that_the_service_leads_back_from() -> None:
-    assert {phase for phase, _ in LED} == set(LED_BACK_FROM)
+    assert {phase for phase, _ in LED} == set(phases_where(lambda row: row.led_back))
 
 
 @pytest.mark.parametrize(("phase", "row"), LED)

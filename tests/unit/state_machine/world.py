@@ -20,7 +20,7 @@ from state_machine.clusters.observe import ClusterObserver
 from state_machine.evidence import evidence
 from state_machine.operations import Operations
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import APPROVE, Phase
+from state_machine.policy.phases import OperationName, Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.reconcile import Reconciler
 from state_machine.road.consent.agreement import agreement
@@ -214,7 +214,7 @@ class World:
 
     def operation(self, name: str, **fields: Any) -> Operation:
         """An approval is about what is there now, unless the test says what its sender read."""
-        if name == APPROVE and "digest" not in fields:
+        if name == OperationName.APPROVE and "digest" not in fields:
             fields["digest"] = agreement(self.snapshot, fields.get("to", Phase.FINALIZING)).digest
         order = NewOperation(**{"name": name, "who": "Ada", "reason": "it is time", **fields})
         return self.store.record_operation(self.id, order, at=self.clock())[0]
