@@ -401,7 +401,7 @@ def serve(
     (directories that may hold controllers' files), control_hosts, control_ca, control_certificate,
     control_key_password, control_token (for controllers on other hosts), start_controllers, fleets (inventories of
     nodes and their actuators), settle_s, node_deadline_s, soak_s, brokers_gone_s, drift_every_s, hosts_at_once,
-    calls_per_host, zookeeper_kept_days, single_operator, backup_key, backup_directory. docs/service.md explains them.
+    calls_per_host, zookeeper_kept_days, single_operator, backup_key, backup_directory. docs/settings.md explains them.
     A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
     """
     from api.commands import service
@@ -470,7 +470,7 @@ def rollback(
     wait: Wait = 300.0,
     no_wait: NoWait = False,
     without_controllers: Annotated[
-        bool, typer.Option("--without-controllers", help="use this when no controller of ours can run")
+        bool, typer.Option("--without-controllers", help="use this when no zk2kraft controller can run")
     ] = False,
     zookeeper: Annotated[
         str | None,
@@ -498,9 +498,8 @@ def rollback(
 ) -> None:
     """Roll back to ZooKeeper. Exit: 0 done, 1 ended in another phase, 4 refused by a gate, 5 not done yet.
 
-    From ROLLING_BROKERS to SOAK the service restarts nodes one by one: stock controllers become ours again, brokers go
-    back into ZooKeeper mode. `status` says before what a rollback costs and loses, from DUAL_WRITE on. In FINALIZING,
-    `zk2kraft abort` leads back to SOAK until a controller was started without the migration flag; later nothing does.
+    From DUAL_WRITE on, `status` says before what a rollback costs and loses. From ROLLING_BROKERS to SOAK the service
+    restarts nodes one by one. docs/undo.md says how, from each phase, and what to do in FINALIZING.
 
     With --without-controllers the command needs only ZooKeeper, no service and no controller. Without --execute it
     only prints its plan. Exit: 0 done, 2 refused.
@@ -621,7 +620,7 @@ def back(
 ) -> None:
     """Return the failed broker of a rolling restart, alone, to its previous file. Exit: 0 begun, 4 refused.
 
-    In ROLLING_BACK: the failed controller that ours could not replace is stock again.
+    In ROLLING_BACK, a stock controller starts again where a zk2kraft controller failed.
     """
     _step("back", migration, None, reason, None, False, None if no_wait else wait, url, as_json)
 

@@ -21,7 +21,7 @@ START = """# zk2kraft
 Moves an Apache Kafka cluster from ZooKeeper to KRaft while clients keep producing and consuming.
 
 * **Tutorial**: [your own cluster](your-cluster.md), from ZooKeeper to dual-write and back.
-* **How-to**: [the service](service.md), [controllers](drop-in.md), [undo](undo.md).
+* **How-to**: [the service](service.md), [controllers](drop-in.md), [to the end](to-the-end.md), [undo](undo.md).
 * **Reference**: [commands](reference/cli.md), [REST](reference/rest.md), [findings](reference/findings.md),
   [metrics](reference/metrics.md).
 * **Explanation**: [how it is built](architecture.md).

@@ -332,7 +332,7 @@ class Acts:
         return await self._found_rolled_back(snapshot, evidence)
 
     async def _returned(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
-        """The same after stock was stopped (docs/undo.md, "Without ours")."""
+        """The same after stock was stopped (docs/undo.md, "Without zk2kraft controllers")."""
         if not cluster_has_returned(evidence).holds:
             return None
         return await self._found_rolled_back(snapshot, evidence)

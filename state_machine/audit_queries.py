@@ -58,7 +58,7 @@ def last_finished(session: Session, migration_id: int, *purposes: str) -> AuditR
 
 
 def dual_write_audits(session: Session, row: Migration) -> tuple[AuditRun, ...]:
-    """By number: a clock that goes back must not make an old one the newest."""
+    """The audits of dual-write, ordered by number: a clock that goes back must not make an old one the newest."""
     if row.phase not in _AUDITED:
         return ()
     return tuple(session.scalars(_LAST_OF_DUAL_WRITE, {"migration": row.id, "since": _since(session, row)}))

@@ -89,7 +89,7 @@ class DatabaseClaim:
         self._session, self._mark = session, mark
 
     def assert_held(self, writer: Session) -> None:
-        """In a transaction that has the turn of writers; taken again when it was lost. Raises ClaimLost."""
+        """Take the claim again if it was lost, in a transaction that has the turn of writers. Raises ClaimLost."""
         if writer.scalar(_IS_HELD, {"mark": self._mark}):
             return
         self.close()
@@ -108,7 +108,7 @@ class DatabaseClaim:
 
 
 def claim_database(url: str) -> DatabaseClaim:
-    """Of a PostgreSQL database, for this process, before anything of it is read. Raises Z2K-4013, Z2K-4016."""
+    """Claim a PostgreSQL database for this process, before anything of it is read. Raises Z2K-4013, Z2K-4016."""
     holder = f"zk2kraft serve, process {os.getpid()} on {socket.gethostname()}"
     again = Retrying(
         retry=retry_if_exception_type(FindingError),

@@ -122,7 +122,7 @@ class ControllerProcesses:
 
 
 def is_log(name: str, begin: str) -> bool:
-    """Of `begin` exactly: the name of one migration may begin with another one's."""
+    """Whether a log's name is `begin` and a time: the name of one migration may begin with another one's."""
     return name.startswith(begin) and STAMP.fullmatch(name.removeprefix(begin)) is not None
 
 

@@ -78,7 +78,7 @@ class Service:
     clock: RowClock
 
     async def warm_up(self) -> None:
-        """For a service that stays: the first audit does not wait for Spark."""
+        """Start Spark in a service that stays, so that the first audit does not wait for it."""
         if self.settings.audit_engine == "spark":
             await self._audits.warm_up()
 

@@ -193,7 +193,7 @@ def is_under_way(row: RoadNode) -> bool:
 
 
 def is_put_back(row: RoadNode) -> bool:
-    """Of the roll OURS: the service may start our controller there, unless it was sent back to stock alone."""
+    """Whether the roll OURS put our controller back on this node, and nobody sent it back to stock alone."""
     return reached(row) in (RollStep.STARTED, RollStep.WHOLE) and row.kind != FileKind.STOCK
 
 
@@ -223,7 +223,7 @@ class NewOperation:
 
     @property
     def word(self) -> str:
-        """As the command line says it."""
+        """The word of the command line for it."""
         return OPERATIONS[self.name].word
 
     @property
@@ -320,13 +320,13 @@ class Store:
             return row, True
 
     def migrations(self) -> list[Migration]:
-        """Without their inventories: a damaged one must not hide the others."""
+        """The migrations without their inventories: a damaged one must not hide the others."""
         query = select(Migration).where(Migration.removed_at.is_(None)).order_by(Migration.id)
         with self.reading() as session:
             return list(session.scalars(query.options(defer(Migration.inventory))))
 
     def newest_time(self) -> float:
-        """Of all rows that a service wrote, whichever migration they are of; 0.0 without any."""
+        """The newest time in any row that a service wrote, of any migration; 0.0 without any."""
         columns = (
             *(Migration.created_at, Migration.since, Operation.at, Operation.ended_at, PhaseEvent.recorded_at),
             *(ObservationRow.at, AuditRun.asked_at, AuditRun.finished_at, Backup.seen_at, RoadNode.changed_at),
@@ -349,7 +349,7 @@ class Store:
             session.execute(gone.values(name=name, removed_at=at, removed_by=who, idempotency_key=None))
 
     def phase(self, migration_id: int) -> str:
-        """As the row says, without anything else of it. Raises Z2K-4004."""
+        """Read the phase, and nothing else of the row. Raises Z2K-4004."""
         with self.reading() as session:
             return _phase(session, migration_id)
 

@@ -62,7 +62,7 @@ def style() -> str:
 
 
 def style_hash() -> str:
-    """For the Content-Security-Policy of the page."""
+    """The hash of the style, for the Content-Security-Policy of the page."""
     digest = hashlib.sha256(style().encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
@@ -107,7 +107,7 @@ def between(span: dict[str, Any]) -> str:
 
 
 def takes(undo: dict[str, Any]) -> str:
-    """Of going back. A document of an earlier release says nothing of it."""
+    """How long going back takes. A document of an earlier release does not say it."""
     found = undo.get("takes")
     return words.dash(None) if found is None else between(found)
 

@@ -147,7 +147,7 @@ def _ask_kafka(rendered: Rendered, kafka: Path | None) -> None:
 
 
 def _wanted(file: Path | None, node_id: int | None, present: Document) -> Wanted:
-    """Of the node with that id, or the one that the file names. Raises Z2K-7001 or Z2K-7002."""
+    """What is wanted of the node with that id, or of the one that the file names. Raises Z2K-7001 or Z2K-7002."""
     if file is None:
         return Wanted(node=node_id)
     inventory = read_inventory(file)
@@ -180,7 +180,7 @@ def _read(file: Path) -> bytes:
 
 
 def _write_new(file: Path, content: bytes, mode: int) -> None:
-    """In one step; its mode is right before its content is there."""
+    """Write a file in one step; its mode is right before its content is there."""
     draft = file.with_name(f".{file.name}.new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:

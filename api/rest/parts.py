@@ -23,7 +23,7 @@ Alone: TypeAlias = Callable[[int, Callable[[], None]], None]
 
 
 def _at_once(migration_id: int, work: Callable[[], None]) -> None:
-    """Without a loop nothing runs meanwhile."""
+    """Do the work at once: without a loop nothing runs meanwhile."""
     work()
 
 

@@ -139,7 +139,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     def on_fault(request: Request, error: Exception) -> Response:
-        """Only the shape of the answer; the fault itself goes on to the server, which logs it."""
+        """Give the answer its shape; the fault itself goes on to the server, which logs it."""
         return answer(problem(SERVICE_FAULT.error(fault=type(error).__name__), request.url.path))
 
 

@@ -106,14 +106,14 @@ def stop(store: Store, audit_id: int, problem: str) -> None:
 
 
 def stop_interrupted(store: Store) -> None:
-    """At the start of the service: what an earlier life of it was running has no result."""
+    """Mark audits that an earlier life of the service was running: they have no result."""
     with store.writing() as session:
         for run in session.scalars(select(AuditRun).where(AuditRun.state == "running")):
             run.state, run.problem = "stopped", "the service was restarted while it ran"
 
 
 def result_of(run: AuditRun) -> str:
-    """Of a finished one: passed, diverged or incomplete."""
+    """The result of a finished audit: passed, diverged or incomplete."""
     if run.state == "done" and count(run, "different"):
         return DIVERGED
     return PASSED if run.state == "done" and run.same is True and not count(run, "not_read") else INCOMPLETE
@@ -160,7 +160,7 @@ def audit(store: Store, audit_id: int) -> AuditRun:
 
 
 def differences(store: Store, audit_id: int, *, cursor: int, limit: int) -> list[AuditDifference]:
-    """In the order of the report, from number `cursor` on."""
+    """The differences of an audit in the order of its report, from number `cursor` on."""
     audit(store, audit_id)
     query = select(AuditDifference).where(AuditDifference.audit_id == audit_id, AuditDifference.number >= cursor)
     with store.reading() as session:

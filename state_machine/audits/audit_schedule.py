@@ -106,7 +106,7 @@ class AuditSchedule:
         self._accepted: dict[int, float] = {}
 
     async def tend(self, snapshot: Snapshot) -> None:
-        """In every round of dual-write."""
+        """Request an audit when one is due. It is called in every round of dual-write."""
         if not self._every_s:
             await self._plan(snapshot, None)
             return

@@ -87,7 +87,7 @@ class Inspections:
         self._copies: set[Path] = set()
 
     def running_s(self, migration_id: int, kind: str) -> float | None:
-        """For how long it has been running; None when it does not."""
+        """Seconds since it began; None when it does not run."""
         known = self._running.get((migration_id, kind))
         return None if known is None else self._clock() - known[1]
 

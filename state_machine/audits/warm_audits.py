@@ -168,7 +168,7 @@ class WarmAudits:
         return child
 
     async def _end(self) -> None:
-        """Also of a process that an earlier service with this directory has left."""
+        """End the process, and those that an earlier service with this directory has left."""
         process, self._process = self._process, None
         if process is not None and process.child.returncode is None:
             with suppress(ProcessLookupError):
@@ -181,7 +181,7 @@ class WarmAudits:
         await asyncio.to_thread(clear, self._scratch)
 
     def _why(self, gone: _Gone) -> str:
-        """With the last words of the process."""
+        """Why the process is gone, with its last words."""
         with suppress(OSError):
             if words := last_words(self._log.read_text(errors="replace")):
                 return f"{gone} ({words})"

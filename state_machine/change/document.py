@@ -293,7 +293,7 @@ class OwnZnodesReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperEnd:
-    """After COMPLETED. says: the rest in words. unobserved_s: seconds since then that do not count."""
+    """What became of ZooKeeper after COMPLETED. says: the rest in words. unobserved_s: seconds that do not count."""
 
     says: str
     reachable: bool | None

@@ -26,7 +26,7 @@ LABORATORY: Final = "docs/performance.md, three brokers and three controllers on
 TAKEOVER_S: Final = (0.4, 60.0)
 """From the claim to dual-write: measured there, and the largest value of zk2kraft.takeover.max.ms."""
 ELECTION_S: Final = 15.0
-"""At least between two elections of SOAK, docs/service.md."""
+"""At least between two elections of SOAK, docs/to-the-end.md."""
 
 
 def durations_of(facts: ChangeFacts, restarts: Sequence[Restart]) -> tuple[tuple[Span, ...], Span]:
@@ -127,7 +127,7 @@ def _soak(facts: ChangeFacts) -> Span | None:
         high_s=round(left + elections + limits.brokers_gone_s, 1),
         measured=False,
         source=f"settings: soak_s ({limits.soak_s:g} s), brokers_gone_s ({limits.brokers_gone_s:g} s); "
-        f"{ELECTION_S:g} s for each election (docs/service.md)",
+        f"{ELECTION_S:g} s for each election (docs/to-the-end.md)",
     )
 
 

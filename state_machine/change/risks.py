@@ -79,13 +79,15 @@ def _of_the_plan(facts: ChangeFacts, restarts: Sequence[Restart]) -> Iterator[Ri
         )
     if facts.limits.single_operator:
         yield risk(
-            "single_operator is on: one person may request and approve FINALIZING", "set it to false", "docs/service.md"
+            "single_operator is on: one person may request and approve FINALIZING",
+            "set it to false",
+            "docs/settings.md",
         )
     if not facts.limits.backups_encrypted:
         yield risk(
             "backups are not encrypted, and files in them may hold secrets",
             "their directories have mode 0700; `backup_key` encrypts them",
-            "docs/service.md",
+            "docs/settings.md",
         )
 
 

@@ -35,7 +35,7 @@ class Bounds:
     hosts: Collection[str] = ()
 
     def outside(self, inventory: ClusterInventory) -> dict[int, Occurrence]:
-        """By node id: the first path of a controller that lies nowhere below a root."""
+        """The first path of each controller that lies below no root, by node id."""
         found = {entry.node_id: self.outside_of(entry) for entry in inventory.controllers}
         return {node: occurrence for node, occurrence in found.items() if occurrence is not None}
 

@@ -321,7 +321,7 @@ class LogObserver:
         return VoterLevels(supported.min_version, supported.max_version, level)
 
     async def _api_versions(self, node: int, within_s: float) -> tuple[ApiVersionsResponse, SupportedFeatureKey]:
-        """With its range of metadata.version. Raises OSError or TimeoutError."""
+        """What a node supports, with its range of metadata.version. Raises OSError or TimeoutError."""
         request = ApiVersionsRequest(client_software_name="zk2kraft-service", client_software_version="1")
         answer = await self._connections[node].ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, within_s)
         supported = next((each for each in answer.supported_features if each.name == METADATA_VERSION), None)
@@ -559,7 +559,7 @@ def _refuses(error: Exception) -> bool:
 
 
 async def _undivided(work: Callable[..., None], *arguments: Any) -> None:
-    """On a thread, to its end: a look that is over waits for it, so that no two looks are at work at once."""
+    """Do blocking work on a thread, to its end: a look that is cancelled waits for it, so that no two are at work."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
         await asyncio.shield(task)

@@ -117,7 +117,7 @@ class _Reading:
 
 
 class ZooKeeperPartitions:
-    """Of one migration. reader: what it reads with."""
+    """The partitions of one migration, read again and again on a thread. reader: what it reads with."""
 
     def __init__(self, connect: str, reader: FiguresReader | None = None) -> None:
         self._reader = reader or TreeFigures(connect)

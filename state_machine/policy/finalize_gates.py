@@ -34,14 +34,14 @@ def finalize_may_be_given_up(evidence: Evidence) -> Verdict:
 
 
 def never_started_without_the_flag(road: RoadEvidence) -> Condition:
-    """By the journal. From the moment such a file was complete, its start may have been ordered."""
+    """The journal has no start without the flag. Once such a file was complete, its start may have been requested."""
     began = list(road.started_without)
     said = f"controllers {began} have a file without the flag, and may have been started with it"
     return Condition("no start without the flag is in the journal", not began, said if began else "there is none")
 
 
 def every_file_has_the_flag(road: RoadEvidence) -> Condition:
-    """On its host, read lately. Of a controller that is stopped, the file may be the next one already."""
+    """The file on each host, read lately, has the flag. That of a stopped controller may be the next one already."""
     name, files = "every controller's file has the migration flag", road.files
     if files is None or files.age_s >= files.limit_s:
         said = "the service has read no file yet" if files is None else f"they were read {files.age_s:.0f} s ago"

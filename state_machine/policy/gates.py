@@ -258,7 +258,7 @@ def quorum_has_formed(evidence: Evidence) -> Verdict:
 
 
 def brokers_have_joined(evidence: Evidence) -> Verdict:
-    """Only their presence; the gate of the takeover requires a healthy cluster."""
+    """Every broker is registered. That the cluster is healthy is for the gate of the takeover."""
     waiting = evidence.driver_state == State.WAIT_BROKERS and evidence.driver_gate is None
     early = evidence.driver_state in BEFORE_BROKERS
     missing = [broker.id for broker in evidence.brokers if not broker.registered]
@@ -343,12 +343,12 @@ def _confirmation_checks(confirmation: Inspection | None) -> tuple[Condition, ..
 
 
 def abort_is_possible(evidence: Evidence) -> Verdict:
-    """Before the commit nothing was appended; afterwards the way back is the rollback."""
+    """An abort is possible before the commit: nothing was appended yet. Afterwards the rollback is."""
     return Verdict((Condition("the copy is not committed yet", evidence.can_abort, driver_text(evidence)),))
 
 
 def takeover_is_asked(evidence: Evidence) -> Verdict:
-    """Before it begins there is nothing to undo, but an operation to take back."""
+    """A takeover was requested and has not begun: there is nothing to undo, but an operation to cancel."""
     said = evidence.takeover_asked or "no takeover was requested"
     return Verdict((Condition("a takeover was requested and can be cancelled", bool(evidence.takeover_asked), said),))
 
@@ -371,7 +371,7 @@ def copy_is_proven(evidence: Evidence) -> Verdict:
 
 
 def rollback_is_possible(evidence: Evidence) -> Verdict:
-    """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
+    """A rollback without a restart is possible: all brokers in ZooKeeper mode, our controller in dual-write."""
     kraft = [broker.id for broker in evidence.brokers if broker.registered and broker.mode != "ZooKeeper"]
     silent = "; ".join(f"broker {broker.id}: {broker.not_updated}" for broker in evidence.brokers if broker.not_updated)
     return Verdict(

@@ -56,7 +56,7 @@ NO_LATER: Final = LaterObserved()
 
 
 def no_later_kafka(later: LaterObserved) -> Condition:
-    """Before each step forward, each restart and each way back that restarts nodes."""
+    """No node runs a Kafka without ZooKeeper. Each step forward, restart, and way back by restarts needs it."""
     waiting = [each.said for each in later.nodes if each != later.leader]
     said = "; ".join(filter(None, (later.why_ended, *waiting))) or "; ".join(later.told)
     codes = [LATER_KAFKA.code] if later.nodes else []
@@ -70,7 +70,7 @@ def no_later_kafka(later: LaterObserved) -> Condition:
 
 
 def dual_write_goes_on(later: LaterObserved) -> Condition:
-    """Before a rollback that the driver of ours carries out: a follower that does not fit does not stand in its way."""
+    """Dual-write goes on, which a rollback by our driver needs. A follower that does not fit is not in its way."""
     ended = later.why_ended
     codes = (LATER_KAFKA_LEADS.code,) if ended else ()
     return Condition("no Kafka without ZooKeeper has ended dual-write", not ended, ended or "none has", codes)

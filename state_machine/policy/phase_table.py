@@ -203,7 +203,7 @@ PHASES: Final[Mapping[Phase, PhaseRow]] = {
             "a broker that restarts is away; partitions with one replica on it are not served meanwhile",
             "one broker at a time, while every partition is whole; what stops take is accepted before (Z2K-1061, "
             "Z2K-4242)",
-            "docs/service.md",
+            "docs/to-dual-write.md",
         ),
     ),
     Phase.READY: PhaseRow(stage=PhaseStage.STARTED, undo=undo_texts.BEFORE, wanted=_OURS, goes_back=GoesBack.STOPS),
@@ -260,7 +260,7 @@ PHASES: Final[Mapping[Phase, PhaseRow]] = {
         risk=PhaseRisk(
             "a broker does not start with its KRaft file",
             "the rolling restart stops at it; `zk2kraft back` returns this broker alone to its previous file",
-            "docs/service.md",
+            "docs/to-the-end.md",
         ),
     ),
     Phase.REPLACING_CONTROLLERS: PhaseRow(

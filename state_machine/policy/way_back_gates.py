@@ -186,21 +186,21 @@ def rollback_may_be_cancelled(evidence: Evidence) -> Verdict:
 
 
 def stock_is_in_place(evidence: Evidence) -> Verdict:
-    """After a rollback was cancelled in its first part: the phase of controllers of both kinds."""
+    """Some controller is a stock one, after a rollback was cancelled in its first part."""
     stock = [each.id for each in road_of(evidence).voters if each.stock]
     said = f"controllers {stock} are" if stock else "every controller is ours"
     return Verdict((Condition("a stock controller is in place", bool(stock), said),))
 
 
 def finalize_is_not_begun(road: RoadEvidence) -> Condition:
-    """From the intent on, a controller may have run without the flag, whatever the log says."""
+    """No intent stands in ZooKeeper: with it, a controller may have run without the flag, whatever the log says."""
     said = f"the intent stands in ZooKeeper: {road.intent}" if road.intent else "no intent stands in ZooKeeper"
     return Condition("the finalize was not begun", not road.intent, said, (FINALIZE_INTENT_STANDS.code,))
 
 
 def every_voter_has_the_flag(evidence: Evidence) -> tuple[Condition, ...]:
-    """By the registration of the process, not by its file: one that runs without the flag may have written the end into
-    the tail of its log.
+    """Every voter runs with the flag, by the registration of its process and not by its file: one that runs without may
+    have written the end of the migration into the tail of its log.
     """
     road = road_of(evidence)
     ids, wanted = {each.id for each in road.voters}, set(evidence.controllers)
@@ -224,8 +224,8 @@ def every_voter_has_the_flag(evidence: Evidence) -> tuple[Condition, ...]:
 
 
 def ours_lead_again(evidence: Evidence) -> Verdict:
-    """In ROLLING_BACK, once every controller is ours again and before the first broker is stopped: dual-write as it was
-    before stock came, and both sides equal.
+    """Dual-write is as it was before the stock controllers, and both sides are equal: in ROLLING_BACK, before the first
+    broker is stopped.
     """
     road = road_of(evidence)
     back = road.back or WayBack()
@@ -329,7 +329,7 @@ def cost_of(back: WayBack) -> str:
 
 
 def cluster_has_returned(evidence: Evidence) -> Verdict:
-    """From controllers of stock, by hand: a ZooKeeper-mode broker is controller, and nobody leads the log any more."""
+    """The cluster went back from stock controllers by hand: a ZooKeeper-mode broker leads, and nobody leads the log."""
     road = road_of(evidence)
     unled = road.unled_s or 0.0
     said = (
@@ -341,7 +341,7 @@ def cluster_has_returned(evidence: Evidence) -> Verdict:
 
 
 def claim_is_gone(evidence: Evidence) -> Verdict:
-    """Before a broker gets its file from before the migration, without the flag."""
+    """The claim is gone, as it has to be before a broker gets its file from before the migration, without the flag."""
     return Verdict(
         (
             observed_at(evidence),

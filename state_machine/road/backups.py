@@ -91,7 +91,7 @@ def _sweep(home: Path) -> None:
 
 
 def _copy_logs(snapshot: Snapshot, target: Path) -> None:
-    """Of every controller whose directory is on this machine; a live log may end torn, which its readers know."""
+    """Copy the log of every controller on this machine. A live log may end torn; its readers know that."""
     for entry in snapshot.inventory.controllers:
         if entry.is_remote:
             continue

@@ -31,7 +31,7 @@ META: Final = "meta.properties"
 
 
 def write_back(fleet: Fleet, node: FleetNode, row: RoadNode) -> dict[str, Any]:
-    """Of a broker that goes back alone: its row has the previous file. Raises as `write_before`."""
+    """Write the previous file of a broker that goes back alone: its row has it. Raises as `write_before`."""
     return write_before(fleet, node, FileKind.BACK, row.rendered_from, needs_kept=False)
 
 
@@ -66,7 +66,7 @@ def _rendered(
 
 
 def _is_cut(node: FleetNode, present: Present, before: Document, wanted: Wanted) -> bool:
-    """Of a write there or back. Then the kept file stands for it."""
+    """Whether a write, there or back, cut the file. Then the kept file stands for it."""
     kinds = (FileKind.KRAFT, FileKind.BACK, FileKind.MIGRATION) if node.role == BROKERS else (FileKind.STOCK,)
     known = [render(node.role, before, each, wanted).content for each in kinds]
     return is_ruin(present.content, before.content, *known)

@@ -45,7 +45,7 @@ class CanaryClient(Protocol):
 
 
 class CanaryTraffic:
-    """Of one migration. make: a client of the cluster, whose topic exists. Raises OSError or a finding."""
+    """Canary traffic of one migration. make: a client whose topic exists; raises OSError or a finding."""
 
     def __init__(
         self, spec: Canary, partitions: int, make: Callable[[], CanaryClient], clock: Callable[[], float] = time.time
@@ -97,7 +97,7 @@ class CanaryTraffic:
             self._stop.wait(AGAIN_S if self._problem else 0.0)
 
     def _traffic(self, client: CanaryClient) -> None:
-        """For the life of one client."""
+        """Send records for the life of one client."""
         ends = time.monotonic() + CLIENT_LIFE_S
         while not self._stop.is_set() and time.monotonic() < ends:
             for partition in range(self._partitions):
@@ -132,7 +132,7 @@ def client_of(inventory: Inventory) -> CanaryClient:
 
 
 def client_settings(inventory: Inventory) -> dict[str, Any]:
-    """Of librdkafka. Secrets are read now."""
+    """The settings of librdkafka. Secrets are read now."""
     security = inventory.cluster.security
     found: dict[str, Any] = {
         "bootstrap.servers": inventory.cluster.bootstrap_servers,

@@ -18,7 +18,9 @@ ANSWERS_MAX: Final = 100_000
 
 
 class CanaryFigures(msgspec.Struct, frozen=True):
-    """Of the last ten minutes. waiting_s: the age of the oldest record without answer. partitions: that never answered.
+    """What became of the records of the last ten minutes.
+
+    waiting_s: the age of the oldest record without answer. partitions: those that never answered.
 
     problem: why there is no traffic; empty while there is.
     """

@@ -53,7 +53,7 @@ def open_session(connect: str) -> LockSession:
 
 
 class ClusterLocks:
-    """Of every migration of this service, by its number.
+    """The locks of every migration of this service, by its number.
 
     home: the directory whose lock this service has. identity: of this directory. open_: makes a session; blocks,
     raises Z2K-2001. steady: seconds of a clock that is never set.

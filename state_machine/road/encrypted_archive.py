@@ -70,7 +70,7 @@ def _key(secret: Secret, salt: bytes) -> AESGCM:
 
 
 def _tar_of(directory: Path) -> IO[bytes]:
-    """In a file without a name, so that nothing readable is left when the service dies."""
+    """Pack a directory into a file without a name, so that nothing readable is left when the service dies."""
     whole = tempfile.TemporaryFile(dir=directory.parent)  # noqa: SIM115 - its reader closes it
     with tarfile.open(fileobj=whole, mode="w:gz") as archive:
         for each in sorted(directory.rglob("*")):

@@ -67,7 +67,7 @@ def read_replicas(inventory: Inventory) -> ReplicasSeen:
 
 
 def _without(seen: ReplicasSeen, out: Collection[int]) -> ReplicasSeen:
-    """As if the brokers that are left out had no replicas. Nothing is known of the leaders then."""
+    """What was seen, as if the brokers that are left out had no replicas. Nothing is known of the leaders then."""
     if not out or seen.problem:
         return seen
     lacks = [(replicas, isr) for replicas, isr in seen.lacking if set(replicas) - set(isr) - set(out)]
@@ -82,7 +82,9 @@ def at_stake(seen: ReplicasSeen, broker: int) -> int:
 
 
 class ReplicasWatch:
-    """Of one migration, in this life of the service. read: makes one reading; blocks. away: calls it on a thread."""
+    """The replicas of one migration, in this life of the service. read: makes one reading; blocks. away: calls it on a
+    thread.
+    """
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class ReplicasWatch:
         return 0 if self._seen is None else at_stake(self._seen, broker)
 
     def conditions(self, wanted: Collection[int], settle_s: float) -> tuple[Condition, ...]:
-        """Before a broker is stopped, and before the next one."""
+        """The conditions on replicas before a broker is stopped, and before the next one."""
         seen, age = self._seen, self._steady() - self._seen_at
         if seen is None or age > FRESH_S:
             said = "no reading yet" if seen is None else f"the last reading is {age:.0f} s old"

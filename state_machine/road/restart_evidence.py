@@ -68,7 +68,7 @@ def _held(verdict: Verdict) -> list[dict[str, str]]:
 def add_evidence(
     session: Session, migration_id: int, roll: str, node_id: int, fields: Mapping[str, Any], at: float
 ) -> None:
-    """In the transaction of the step that it belongs to."""
+    """Keep what held at a restart, in the transaction of the step that it belongs to."""
     kind = f"{PREFIX}{roll} {node_id}"
     row = session.get(ObservationRow, (migration_id, kind))
     if row is None:
@@ -78,7 +78,7 @@ def add_evidence(
 
 
 def restart_documents(session: Session, migration_id: int) -> dict[tuple[str, int], RestartDocument]:
-    """By roll and node id."""
+    """What was kept of each restart, by roll and node id."""
     query = select(ObservationRow).where(
         ObservationRow.migration_id == migration_id, ObservationRow.kind.startswith(PREFIX)
     )

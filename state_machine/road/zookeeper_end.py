@@ -41,7 +41,7 @@ def observed_end(before: ZooKeeperEndDocument | None, look: Observation, kept_da
 
 
 def end_text(found: ZooKeeperEndDocument | None, connect: str) -> str:
-    """For status, page and report. It changes only when what it says does."""
+    """The line of status, page and report. It changes only when what it says does."""
     if found is None or found.reachable is None:
         why = "" if found is None or not found.problem else f" ({found.problem})"
         return f"ZooKeeper at {connect}: whether it is still reachable is not known yet{why}"

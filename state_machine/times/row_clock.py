@@ -41,5 +41,5 @@ class RowClock:
             return self._at
 
     def ahead_s(self) -> float:
-        """Of the wall clock: by how much that was set back. At least 0."""
+        """By how much rows are ahead of the wall clock, since that was set back. At least 0."""
         return max(self() - self._wall(), 0.0)

@@ -20,7 +20,7 @@ another registration, which ends a stretch by itself."""
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """Of one observation. life: of the service, empty: not known. steady: of that life only."""
+    """When one observation was made. life: that of the service; empty: not known. steady: seconds of that life only."""
 
     wall: float
     steady: float = 0.0
@@ -51,7 +51,7 @@ def passed(before: Moment | None, now: Moment) -> float | None:
 
 
 def gone_on(before: ObservedTime | None, passed_s: float | None, *, holds: bool) -> ObservedTime | None:
-    """With one more observation. None: it is not so. passed_s: since the observation before (`passed`)."""
+    """The time with one more observation. None: it is not so. passed_s: since the observation before (`passed`)."""
     if not holds:
         return None
     if before is None or passed_s is None:

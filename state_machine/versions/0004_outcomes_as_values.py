@@ -40,7 +40,7 @@ def upgrade() -> None:
 
 
 def of_today(document: dict[str, Any]) -> dict[str, Any]:
-    """Of the kind "files". What is of today already stays."""
+    """Renew a document of the kind "files". What is of today already stays."""
     found = {key: [about(each) for each in document.get(key, ())] for key in LINES}
     guards = [{**each, "code": each.get("code", code_of(each["reason"]))} for each in document.get("guards", ())]
     return {**document, **found, "guards": guards, "code": document.get("code", code_of(document.get("problem", "")))}
@@ -56,6 +56,6 @@ def about(line: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def code_of(text: str) -> str:
-    """Of a finding that the text begins with; empty where it begins with another word."""
+    """The code of the finding that the text begins with; empty where it begins with another word."""
     word = text.partition(" ")[0]
     return word if word.startswith("Z2K-") else ""

@@ -1,7 +1,7 @@
 """Stories of a way back that a person types: Kafka's own procedure from stock, and the service by its commands.
 
 In:   a laboratory; each story makes its own cluster. Elsewhere: the list of them (end_of_road.py), ways back that are
-      asked for by REST (stories_back.py). The procedure: docs/undo.md, "Without ours".
+      asked for by REST (stories_back.py). The procedure: docs/undo.md, "Without zk2kraft controllers".
 """
 
 from __future__ import annotations

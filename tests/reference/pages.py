@@ -38,6 +38,8 @@ REST_NOTE = (
     "Errors are problem documents (RFC 9457) with the code of a finding.\n"
 )
 COLUMNS = 100
+SHOWN = (Stage.COMPLETED, Stage.ROLLED_BACK)
+"""Examples that docs have: one that has every part, and one that went back."""
 SEEDED = "An example, made from a migration that is seeded into a database. It is not from a real run."
 
 
@@ -59,11 +61,11 @@ def pages() -> dict[str, str]:
 
 
 def change_examples() -> dict[str, str]:
-    """Pages of a migration that is seeded into a database, before and after it. No cluster was migrated for them."""
+    """Pages of a migration that is seeded into a database. No cluster was migrated for them."""
     marked = f'<header>\n<p class="alarm">{SEEDED}</p>'
     return {
         f"change-report-{stage.replace(' ', '-')}.html": as_html(example(stage)).replace("<header>", marked, 1)
-        for stage in Stage
+        for stage in SHOWN
     }
 
 

@@ -13,7 +13,7 @@ from tests.support.source_trees import tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "better-than-stock.md"
-COLUMNS = ("K", "the situation", "stock", "ours", "tests", "not yet")
+COLUMNS = ("K", "the situation", "stock", "zk2kraft", "tests", "not yet")
 FLAWS = range(1, 28)
 NUMBERS = {2: "Two", 3: "Three", 4: "Four", 5: "Five"}
 

@@ -23,7 +23,7 @@ FRAGMENTS: Final = frozenset(
         *("On", "Once", "Or", "Than", "Through", "To", "Under", "Until", "While", "With", "Without"),
     }
 )
-LEFT: Final = {"api": 12, "migrator/fleet": 23, "migrator/lab": 25, "state_machine": 111}
+LEFT: Final = {"api": 9, "migrator/fleet": 23, "migrator/lab": 25, "state_machine": 65}
 """Packages that have some still, and how many at most: a number only goes down. All others have none."""
 
 

@@ -12,11 +12,13 @@ from string import Formatter
 import pytest
 
 from migrator.findings.catalogue import CATALOGUE, MODULES
-from migrator.findings.finding import Finding
+from migrator.findings.finding import Finding, Severity
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from tests.support.source_trees import tree_of
 
 RUNBOOKS = Path(__file__).resolve().parents[2] / "runbooks"
+PAGES = sorted(RUNBOOKS.glob("*.md"))
+PARTS = ("Meaning", "Impact", "Look", "Do", "Never", "Done when", "Call")
 
 
 @pytest.mark.parametrize("finding", CATALOGUE.values(), ids=lambda finding: finding.code)
@@ -26,7 +28,23 @@ def test_every_finding_says_what_to_do_and_has_its_page(finding: Finding) -> Non
     assert finding.remedy.strip()
     page = RUNBOOKS / f"{finding.code}.md"
     assert page.is_file(), f"{page.name} is missing"
-    assert page.read_text().startswith(f"# {finding.code}")
+    warns = "  WARNS" if finding.severity is Severity.WARNS else ""
+    assert re.match(rf"# {finding.code}{warns}  (?!WARNS)\S", page.read_text()), "a title says whether it only WARNS"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_runbook_has_its_parts_in_order_and_says_in_impact_only_what_happens(page: Path) -> None:
+    lines = page.read_text().splitlines()[1:]
+    assert [line[:11].strip() for line in lines if not line.startswith(" ")] == list(PARTS)
+    impact = page.read_text().partition("\nImpact")[2].partition("\nLook")[0]
+    assert "warning" not in impact, "the title says that"
+    assert "None now" not in impact, "say what happens now, and what happens later"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_done_when_goes_on_as_one_sentence(page: Path) -> None:
+    (done,) = re.findall(r"^Done when  (.*)$", page.read_text(), re.MULTILINE)
+    assert not re.match(r"[A-Z][a-z]*\b", done), "a small letter, except in a name"
 
 
 @pytest.mark.parametrize("finding", CATALOGUE.values(), ids=lambda finding: finding.code)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from state_machine.policy.phases import OPERATIONS, Phase
-from tests.map import PAGE, PHASES_PAGE, README, reduced, renewed
+from tests.map import PAGE, PHASES_PAGE, README, ROOT, reduced, renewed
 
 
 def test_the_map_in_the_architecture_page_is_what_the_imports_draw() -> None:
@@ -29,3 +33,16 @@ def test_the_page_of_phases_is_what_their_table_says() -> None:
 
 def test_an_arrow_that_follows_from_others_is_left_out() -> None:
     assert reduced({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
+
+
+def parts_of(place: Path) -> set[str]:
+    """Packages below it, as `road/hosts`, and modules right in it."""
+    packages = {str(each.parent.relative_to(place)) for each in place.rglob("__init__.py")} - {"."}
+    return packages | {each.stem for each in place.glob("*.py")} - {"__init__", "env"}
+
+
+@pytest.mark.parametrize("top", ["state_machine", "migrator/node"])
+def test_the_architecture_page_says_what_every_package_and_every_flat_module_owns(top: str) -> None:
+    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    named = {word.strip("`,") for row in rows for word in row.split() if word.startswith("`")}
+    assert parts_of(ROOT / top) - named == set()

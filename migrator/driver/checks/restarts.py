@@ -3,9 +3,9 @@
 In:   topics' configurations, what each running broker has (`Applied`), the file with which it will start.
 Out:  occurrences of findings, each with its remedy; all of them block a restart that the service orders.
 Elsewhere: asking brokers (node.brokers.applied), values that Kafka refuses (content.py), the table of what is stored
-and not applied (docs/service.md).
+and not applied (docs/to-dual-write.md).
 Rules: a change counts whoever made it. The settings of the migration itself are meant, and left out. What a broker
-does not show (secrets, settings of plug-ins) is not compared; docs/service.md names it.
+does not show (secrets, settings of plug-ins) is not compared; docs/to-dual-write.md names it.
 Source: Kafka 3.9 `LogManager.updateTopicConfig`, `LogConfig.validate…`, `UnifiedLog.fetchOffsetByTimestamp`,
 `ZkConfigManager.startup`, `ConfigHelper`; tried with real brokers by tests/e2e/test_tiered_restarts.py.
 """

@@ -28,7 +28,7 @@ MAJORITY: Final = "a majority of the voters follows without it"
 
 @dataclass(slots=True)
 class Quiet:
-    """Of one migration, in this life of the service: since when each broker is in sync, and holds nothing alone."""
+    """Since when each broker of a migration is in sync and holds nothing alone, in this life of the service."""
 
     steady: Callable[[], float]
     _since: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -47,11 +47,11 @@ class Quiet:
             self._keep("in sync", each.id, each.ready and not each.under_replicated, now)
 
     def free_s(self, broker: int) -> float | None:
-        """For how long its stop would have taken nothing away; None: it would now."""
+        """How long its stop would have taken nothing away; None: it would now."""
         return self._seconds("at stake", broker)
 
     def in_sync_s(self, broker: int) -> float | None:
-        """For how long it is unfenced and in the ISR of each of its partitions; None: it is not now."""
+        """How long it has been unfenced and in the ISR of each of its partitions; None: it is not now."""
         return self._seconds("in sync", broker)
 
     def _keep(self, what: str, broker: int, holds: bool, now: float) -> None:
@@ -100,7 +100,9 @@ def takes_nothing(road: RoadEvidence, broker: int, at_stake: int) -> Condition:
 
 
 def broker_is_in_sync(road: RoadEvidence, broker: int, observed: LogBroker, quiet: Quiet) -> tuple[Condition, ...]:
-    """After its start. What other brokers lack is not its fault, unless it leads all of it and none is missing."""
+    """A broker is in sync after its start. It is not judged by what others lack, unless it leads all of it and none is
+    missing.
+    """
     lacking, least, seconds = observed.under_replicated, road.limits.settle_s, quiet.in_sync_s(broker) or 0.0
     leads = road.lacking_s is not None and road.lacking_leader == broker
     said = f"it leads {road.under_replicated} of them" if leads else "it leads not all of them"

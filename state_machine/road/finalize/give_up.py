@@ -101,7 +101,7 @@ def _instructed(told: list[str]) -> dict[str, Any]:
 
 
 def _withdraw(node: FleetNode, content: bytes, plan: str) -> list[str]:
-    """Of a token that was written; one that was not stays absent."""
+    """Overwrite a token that was written; one that was not stays absent."""
     if node.node.guard is None or not plan:
         return []
     path, _ = finalize_token(plan, node.id, content, posixpath.dirname(node.path))
@@ -118,7 +118,7 @@ def _withdraw(node: FleetNode, content: bytes, plan: str) -> list[str]:
 
 
 def what_was_done(snapshot: Snapshot) -> str:
-    """For the history."""
+    """What the history says of a finalize that was ended."""
     back = [row.node_id for row in snapshot.nodes_of(Roll.FINAL) if is_put_back(row)]
     done = (
         f"controllers {back} were stopped, and run again with their kept file" if back else "no controller was stopped"
@@ -127,8 +127,9 @@ def what_was_done(snapshot: Snapshot) -> str:
 
 
 def forget(session: Session, migration_id: int, at: float, *, snapshot: Snapshot, who: str) -> None:
-    """In the transaction of the step to SOAK: the journal of the finalize is begun anew by the next one, and its intent
-    is one that has to be deleted.
+    """Delete the journal of the finalize, which the next one begins anew, and note that its intent has to be deleted.
+
+    It is called in the transaction of the step to SOAK.
     """
     of_it = (RoadNode.migration_id == migration_id, RoadNode.roll == Roll.FINAL)
     session.execute(delete(RoadNode).where(*of_it))

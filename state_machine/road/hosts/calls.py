@@ -37,12 +37,12 @@ class Call:
 
     @property
     def lasts_s(self) -> float:
-        """Since its begin; 0 before."""
+        """Seconds since it began; 0 before that."""
         return 0.0 if self.began_at is None else time.monotonic() - self.began_at
 
 
 class HostCalls:
-    """Of one migration. Safe to use from any thread."""
+    """The calls to hosts of one migration. It is safe to use from any thread."""
 
     def __init__(self, name: str, at_once: int = AT_ONCE, per_host: int = PER_HOST) -> None:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
@@ -96,7 +96,7 @@ class HostCalls:
 
 
 class HostThreads:
-    """By migration; made when they are needed."""
+    """The threads of each migration, made when they are needed."""
 
     def __init__(self, at_once: int = AT_ONCE, per_host: int = PER_HOST) -> None:
         self._at_once = at_once

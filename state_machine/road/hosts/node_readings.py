@@ -45,7 +45,7 @@ class NodeReading(Generic[Answer]):
 
 @dataclass(slots=True)
 class NodeReadings(Generic[Answer]):
-    """Of one migration and one kind of question. One round at a time."""
+    """What the nodes of one migration answered to one kind of question. It has one round at a time."""
 
     clock: Callable[[], float] = time.time
     patience_s: float = PATIENCE_S

@@ -612,7 +612,7 @@ def test_the_predicted_size_of_the_full_send_is_near_the_real_one(topics: int, p
 
 
 def test_every_condition_of_the_gate_has_a_row_that_says_what_tells_it_before_the_first_restart() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/service.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs/to-dual-write.md").read_text()
     table = page.partition("| condition of the takeover gate |")[2].partition("\n\n")[0].splitlines()[2:]
     rows = {row.split("|")[1].strip(): row.split("|")[2].strip() for row in table}
     names = [check.name for check in takeover_verdict(the_evidence()).conditions]

@@ -174,7 +174,7 @@ def test_stocks_file_that_the_journal_does_not_know_is_never_taken_for_ours(worl
 def test_controllers_that_are_left_with_stocks_file_are_named_when_the_cluster_went_back_by_hand(
     world: UnderStock,
 ) -> None:
-    """docs/undo.md, "Without ours": their start would claim the cluster again."""
+    """docs/undo.md, "Without zk2kraft controllers": their start would claim the cluster again."""
 
     async def story() -> None:
         await world.to_soak()

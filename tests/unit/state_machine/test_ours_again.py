@@ -100,7 +100,7 @@ def test_ours_come_back_where_stock_never_ends_its_comparison(
 
 
 def test_a_cluster_that_went_back_without_ours_is_found_in_zookeeper_also_while_paused(world: UnderStock) -> None:
-    """docs/undo.md, "Without ours": stock is stopped, and a broker is controller after `--without-controllers`."""
+    """docs/undo.md, "Without zk2kraft controllers": stock is stopped, and `--without-controllers` was run."""
 
     async def story() -> int:
         await world.to_soak()
