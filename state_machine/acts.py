@@ -52,8 +52,8 @@ from state_machine.road.emergency.left_out import left_out_findings, words_of_le
 from state_machine.road.emergency.reconciled import stopped_by_us
 from state_machine.road.finalize.before import is_begun
 from state_machine.road.own_znodes import OwnZnodes
-from state_machine.road.road_acts import RoadActs
 from state_machine.road.way_back import left_half_way
+from state_machine.road_acts import RoadActs
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.supervisor import Supervisor

@@ -43,6 +43,7 @@ from state_machine.policy.phases import (
 )
 from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.rolls import ROLLS
 from state_machine.policy.way_back_gates import (
     broker_may_go_back,
     controller_may_be_stock_again,
@@ -52,10 +53,9 @@ from state_machine.road.consent.agreement import agreement, require_bound
 from state_machine.road.emergency.cancelled import cancel
 from state_machine.road.emergency.reconciled import may_go_on
 from state_machine.road.finalize import give_up
-from state_machine.road.fleet import ROLE_OF
-from state_machine.road.journal import is_sent_back, send_back
 from state_machine.road.version_raise import VersionRaise
 from state_machine.road.way_back import loss_of
+from state_machine.rolling.journal import is_sent_back, send_back
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
@@ -298,7 +298,7 @@ def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
         raise BACK_REFUSED.error(node="A node", reason=f"that is possible in {possible}, not in {snapshot.phase}")
     row = next((each for each in snapshot.nodes_of(roll) if each.step == RollStep.FAILED), None)
     if row is None:
-        raise BACK_REFUSED.error(node=f"A {ROLE_OF[roll]}", reason="none failed")
+        raise BACK_REFUSED.error(node=f"A {ROLLS[roll].role}", reason="none failed")
     if row.failed_in in UNTOUCHED and not is_sent_back(row):
         reason = "it was not stopped and has its previous file"
         raise BACK_REFUSED.error(node=f"{row.role} {row.node_id}", reason=reason)

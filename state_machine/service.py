@@ -38,10 +38,10 @@ from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.identity.service_identity import FILE as IDENTITY_FILE
 from state_machine.road.identity.service_identity import identity_of
 from state_machine.road.own_znodes import OwnZnodes
-from state_machine.road.road_acts import RoadActs
-from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
 from state_machine.road.version_raise import VersionRaise
+from state_machine.road_acts import RoadActs
+from state_machine.rolling.loop import Roller
 from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 from state_machine.supervisor import Supervisor

@@ -16,10 +16,11 @@ from migrator.fleet.inventory import Inventory, Timeouts
 from migrator.fleet.roll import RollStep
 from state_machine.change.document import Restart, Span
 from state_machine.change.facts import ChangeFacts
-from state_machine.change.plan import DONE, FORWARD, WAYS_BACK, place
+from state_machine.change.plan import DONE, place
 from state_machine.policy.phase_table import PHASE_OF, PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, SHORTEST_RESTART_S, Roll
+from state_machine.policy.rolls import ROLLS
 
 LABORATORY: Final = "docs/performance.md, three brokers and three controllers on one machine"
 TAKEOVER_S: Final = (0.4, 60.0)
@@ -30,7 +31,7 @@ ELECTION_S: Final = 15.0
 
 def durations_of(facts: ChangeFacts, restarts: Sequence[Restart]) -> tuple[tuple[Span, ...], Span]:
     """What is left from here, by phase, and the sum. A phase that is over has what it took."""
-    rolls = {roll: span for roll in (*FORWARD, *WAYS_BACK) if (span := _roll(facts, restarts, roll)) is not None}
+    rolls = {roll: span for roll in ROLLS if (span := _roll(facts, restarts, roll)) is not None}
     others = [each for each in (_takeover(facts), _soak(facts)) if each is not None]
     left = [*(span for roll, span in rolls.items() if _left(restarts, roll)), *others]
     total = Span(

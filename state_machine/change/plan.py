@@ -1,7 +1,7 @@
 """Each restart of each node in its order, as planned and as it was; the same by host; what changes in which file.
 
 In:   `ChangeFacts`. Out: values of document.py.
-Elsewhere: how long it takes (durations.py), carrying it out (state_machine/road/roller.py).
+Elsewhere: how long it takes (durations.py), carrying it out (state_machine/rolling).
 Rules: what the journal has stands first, in the order in which it began; what is left follows in the order in which the
 service begins it: by rack and id, the active controller and its machine last, as it is now. Ways back are shown as
 far as the journal has them.
@@ -22,13 +22,11 @@ from state_machine.change.facts import ChangeFacts
 from state_machine.policy.phase_table import PHASE_OF, PHASES, WAY_FORWARD, PhaseStage
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.rolls import FORWARD, ROLLS, WAYS_BACK
 from state_machine.road.documents import FILES, FilesDocument, document
-from state_machine.road.fleet import KIND_OF, ROLE_OF
 from state_machine.road.restart_evidence import Held, RestartDocument
 from state_machine.tables import RoadNode
 
-FORWARD: Final = (Roll.JOIN, Roll.KRAFT, Roll.STOCK, Roll.SOAK, Roll.FINAL)
-WAYS_BACK: Final = (Roll.OURS, Roll.BACK, Roll.ORIGINAL)
 DONE: Final = (RollStep.WHOLE, RollStep.BACK)
 NOTHING_KEPT: Final = RestartDocument()
 
@@ -39,7 +37,7 @@ def restarts_of(facts: ChangeFacts) -> tuple[Restart, ...]:
     rows = [*_journal(facts)]
     planned = [] if _ended(facts) else [*_planned(facts, rows)]
     found = [_restart(facts, row, nodes) for row in rows] + [_pending(roll, role, node) for roll, role, node in planned]
-    order = {roll: at for at, roll in enumerate((*FORWARD, *WAYS_BACK))}
+    order = {roll: at for at, roll in enumerate(ROLLS)}
     found.sort(key=lambda each: order[Roll(each.roll)])  # stable: inside a roll the order above stays
     return tuple(replace(each, number=number) for number, each in enumerate(found, 1))
 
@@ -76,7 +74,7 @@ def _planned(facts: ChangeFacts, rows: Sequence[RoadNode]) -> Iterable[tuple[Rol
     for roll in FORWARD:
         if _is_over(facts, roll):
             continue
-        role = ROLE_OF[roll]
+        role = ROLLS[roll].role
         nodes = {each.id: each for each in _of(facts.inventory, role)}
         entries = [RollEntry(each.id, role, RollStep.PENDING, rack=each.rack) for each in nodes.values()]
         last = _last_of(facts) if role == CONTROLLERS else _on_its_machine(facts)
@@ -173,7 +171,7 @@ def _pending(roll: Roll, role: str, node: Node) -> Restart:
 
 
 def _file_of(roll: Roll) -> str:
-    kind = KIND_OF[roll]
+    kind = ROLLS[roll].file
     return "" if kind is None else str(kind)
 
 

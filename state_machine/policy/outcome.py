@@ -6,15 +6,16 @@ Rules: nobody reads a text to decide. `words` is made last, for the row, the pag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from migrator.findings.finding import Occurrence
 
 
 class OutcomeKind(StrEnum):
-    """As it is stored, and as the API names it."""
+    """The kind as it is stored, and as the API names it."""
 
     WAITING = "waiting"
     BLOCKED = "blocked"
@@ -33,7 +34,7 @@ class Outcome:
 
     @property
     def words(self) -> str:
-        """As people read it: the kind, then the text."""
+        """What people read: the kind, then the text."""
         return f"{self.kind}: {self.text}"
 
 
@@ -75,3 +76,17 @@ class Moving(Outcome):
     def words(self) -> str:
         """The text alone: it says what moves."""
         return self.text
+
+
+SAID_OF_SEVERAL: Final = 3
+
+
+def said_of_several(found: Sequence[Outcome]) -> Outcome:
+    """Joins what is said of several nodes, in their order. One that is blocked blocks: a person has to see to it."""
+    kind = Blocked if any(isinstance(each, Blocked) for each in found) else Waiting
+    said = [each.text if isinstance(each, kind) else each.words for each in found[:SAID_OF_SEVERAL]]
+    said += [f"and {len(found) - SAID_OF_SEVERAL} more"] if len(found) > SAID_OF_SEVERAL else []
+    problems: list[Occurrence] = []  # which may hold a dict, and so have no hash
+    for each in found:
+        problems += [problem for problem in each.problems if problem not in problems]
+    return kind("; ".join(said), tuple(problems))

@@ -2,7 +2,7 @@
 
 In:   `Evidence`, and which rolling restart. Out: the conditions of the list that count at that moment.
 Elsewhere: what else a gate asks (road_gates.py), what is asked of the node that was started, and the ways back, which
-ask less on purpose (road/roller.py), that a node counts as whole with the list only (migrator.fleet.roll).
+ask less on purpose (rolling/ways_back.py), that a node counts as whole with the list only (migrator.fleet.roll).
 Rules: a condition about the cluster is added to a list here, and to nothing else: then it closes the gate, stops no
 further node, and lets no node count as whole. What does not count at one of the three stands here with its reason.
 """

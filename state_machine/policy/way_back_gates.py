@@ -2,7 +2,7 @@
 
 In:   `Evidence` with its `road`. Out: a `Verdict`.
 Elsewhere: conditions that several gates share (road_conditions.py), what a way back would do and cost
-(state_machine/road/way_back.py), the restarts (roller.py).
+(state_machine/road/way_back.py), the restarts (rolling/loop.py).
 Source: failure cases F-41 and F-51.
 """
 

@@ -2,7 +2,7 @@
 
 In:   the connect string of a migration. Out: None while the lock is held; raises the finding that says who has it.
 Elsewhere: the lock of a service's directory (service.py), its identity (identity/service_identity.py), who asks before
-each act (roller.py).
+each act (rolling/acts.py).
 Rules: an ephemeral znode in a session that is kept for it alone, so that it ends with this process, at the latest at
 the session time-out. It is verified before each act. It is created where there is none, and never deleted for another:
 neither a name of a host nor a path nor a copied number proves that its holder is dead; ZooKeeper says it within

@@ -1,7 +1,7 @@
 """What a broker's disks say before it is stopped and after it came back: stray directories and topic ids.
 
 In:   a node of the fleet and the committed image. Out: findings; how much was read.
-Elsewhere: when it is asked (roller.py).
+Elsewhere: when it is asked (rolling/kind.py, rolling/looks.py).
 Rules: what cannot be read is said, and is no proof. Nothing is deleted, ever.
 Source: Kafka 3.9 `LogManager.isStrayKraftReplica`, `PartitionMetadataFile`.
 """

@@ -1,8 +1,8 @@
 """Again and again: are the files of all nodes what was rendered for them, would a restart change anything else?
 
 In:   a snapshot and its fleet. Out: a `FilesDocument` and a `RestartsDocument`, kept as rows; findings.
-Elsewhere: rendering and writing (roller.py), what closes because of it (policy/road_conditions.py), what ZooKeeper says
-and brokers have not applied (migrator.node.tools.restarts).
+Elsewhere: rendering and writing (rolling/), what closes because of it (policy/road_conditions.py), what ZooKeeper
+says and brokers have not applied (migrator.node.tools.restarts).
 Rules: reading blocks, on threads of its migration, and hosts are asked beside each other. A file that was not rendered
 yet is compared with what was read first. A node whose file is being written is left out.
 """
@@ -56,6 +56,7 @@ from state_machine.policy.freshness import CEILING_S, limit_s
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.rolls import ROLLS
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import (
     FILES,
@@ -68,7 +69,7 @@ from state_machine.road.documents import (
     document,
 )
 from state_machine.road.emergency.reconciled import contradiction_findings, contradiction_of, is_missed, is_stopped
-from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
+from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.hosts.calls import HostCalls
 from state_machine.road.hosts.node_readings import NodeReading, NodeReadings
 from state_machine.road.identity.controller_files import differing_files
@@ -294,9 +295,9 @@ def _guard(node: FleetNode) -> GuardFact:
 def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
     """The checksum of the last file that was written for it; None before the first one."""
     newest = None
-    for roll, kind in KIND_OF.items():
+    for roll, facts in ROLLS.items():
         for row in snapshot.nodes_of(roll):
-            if kind is None or (row.role, row.node_id) != (node.role, node.id):
+            if facts.file is None or (row.role, row.node_id) != (node.role, node.id):
                 continue
             step = row.failed_in if row.step == RollStep.FAILED else row.step
             if row.checksum and step in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK):

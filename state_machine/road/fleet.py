@@ -25,32 +25,11 @@ from migrator.fleet.files import Present
 from migrator.fleet.inventory import Inventory, Node, parse_inventory, require_inventory, wanted_of
 from migrator.fleet.render import FileKind, Rendered, render
 from migrator.fleet.templates import owned_content
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.road_observations import BROKERS, CONTROLLERS
 
 TEMPLATES: Final = "templates"
 INVENTORY_BYTES_MAX: Final = 8 << 20
 """A thousand nodes with every field are below 1 MiB."""
-KIND_OF: Final = {
-    Roll.JOIN: FileKind.MIGRATION,
-    Roll.KRAFT: FileKind.KRAFT,
-    Roll.STOCK: FileKind.STOCK,
-    Roll.SOAK: None,
-    Roll.FINAL: FileKind.FINALIZED,
-    Roll.OURS: FileKind.BACK,
-    Roll.BACK: FileKind.BACK,
-    Roll.ORIGINAL: FileKind.ORIGINAL,
-}
-"""The file that a node gets in a roll; None: it keeps its own."""
-ROLE_OF: Final = {
-    Roll.JOIN: BROKERS,
-    Roll.KRAFT: BROKERS,
-    Roll.STOCK: CONTROLLERS,
-    Roll.SOAK: CONTROLLERS,
-    Roll.FINAL: CONTROLLERS,
-    Roll.OURS: CONTROLLERS,
-    Roll.BACK: BROKERS,
-    Roll.ORIGINAL: BROKERS,
-}
 
 
 @dataclass(frozen=True, slots=True)

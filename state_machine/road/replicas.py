@@ -1,7 +1,7 @@
 """How whole the replicas of a cluster are, as its brokers tell any client: for restarts that no metadata log leads.
 
 In:   the inventory. Out: `ReplicasSeen`, asked for by the loop; it never waits.
-Elsewhere: the restarts with original files after a rollback (roller.py).
+Elsewhere: the restarts with original files after a rollback (rolling/original.py).
 Rules: a fresh client for each reading, with bounded calls: brokers that just changed their controller keep a client of
 before waiting. A reading counts only when it names every broker; a broker that has no metadata yet names none.
 """

@@ -1,7 +1,7 @@
 """What is kept of each restart beside its row of the journal: the change of its file, and what held before and after.
 
 In:   a rendered file, verdicts. Out: fields of a `RestartDocument`, one row of JSON per roll and node.
-Elsewhere: the steps themselves (journal.py), who decides (roller.py), who shows it (state_machine/change).
+Elsewhere: the steps themselves (rolling/journal.py), who decides (loop.py there), who shows it (state_machine/change).
 Rules: the diff is the one of `zk2kraft render --diff`: secrets are hidden before anything is stored, and comments are
 left out. A later attempt takes the place of an earlier one. Gates do not read these rows.
 """

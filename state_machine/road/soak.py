@@ -1,7 +1,7 @@
 """SOAK: stock's snapshots, restarts and elections on our log, proven while there is a way back.
 
 In:   a fresh snapshot with its evidence. Out: a `SoakDocument`, kept as a row; why an election waits.
-Elsewhere: the restarts themselves (roller.py), what FINALIZING asks of all this (policy/road_gates.py).
+Elsewhere: the restarts themselves (state_machine/rolling), what FINALIZING asks of all this (policy/road_gates.py).
 Rules: a restart of the leader elects the voter with the lowest id among those that have everything, so that others
 would never lead. Such a voter is sent the very request that a leader sends when it stops, with that voter as successor
 (KIP-595, EndQuorumEpoch). One election at a time, only while everything is whole, and never while steps are paused.
@@ -22,15 +22,16 @@ import msgspec
 import structlog
 
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.verdict import Verdict
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver, Observation
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Outcome, Waiting
 from state_machine.policy.road_observations import CONTROLLERS, Roll
+from state_machine.policy.step_conditions import When, conditions_of
 from state_machine.road.documents import INTENT, SOAK, IntentDocument, SoakDocument, document
 from state_machine.road.fleet import FleetNode, Fleets
 from state_machine.road.hosts.calls import HostThreads
-from state_machine.road.roller import cluster_ready
 from state_machine.store import Snapshot, Store
 from state_machine.times.stretches import ObservedTime, passed
 
@@ -106,7 +107,7 @@ class SoakActs:
         left = [each.id for each in observed.voters if each.id not in led]
         if observed.known and not left:
             return None
-        ready = cluster_ready(evidence, Roll.SOAK)
+        ready = Verdict(conditions_of(evidence, Roll.SOAK, When.STOP))
         if snapshot.migration.paused or not ready.holds or not left:
             reason = snapshot.migration.paused or ready.reason()
             return Waiting(f"before an election (controllers {left} did not lead yet): {reason}")

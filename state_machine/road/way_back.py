@@ -1,7 +1,7 @@
 """A rollback from dual-write on: which nodes restart, with which file, and what is lost.
 
 In:   a `Snapshot`. Out: node ids, checksums of previous files, `WayBack` for gate and view.
-Elsewhere: the restarts (roller.py), their files (broker_back.py), controllers (controllers_back.py), the gates
+Elsewhere: the restarts (rolling/loop.py), their files (broker_back.py), controllers (controllers_back.py), the gates
 (policy/way_back_gates.py).
 Rules: everything follows from the journal, so that a service that dies goes on. A broker that another roll has left
 half-way is taken first.
@@ -100,24 +100,14 @@ def to_original_file(snapshot: Snapshot) -> tuple[int, ...]:
 
 
 def left_half_way(snapshot: Snapshot, roll: Roll) -> tuple[int, ...]:
-    """Nodes that the roll before `roll` has stopped and not brought to its end."""
-    if roll is Roll.OURS:
-        return controllers_back.left_half_way(snapshot)
+    """Brokers that a roll before `roll` has stopped and not brought to its end, the last one that touched each."""
+    rows = [row for each in BROKER_ROLLS[: BROKER_ROLLS.index(roll)] for row in snapshot.nodes_of(each)]
     found = []
-    for node in sorted({row.node_id for each in BROKER_ROLLS for row in snapshot.nodes_of(each)}):
-        rows = [row for each in BROKER_ROLLS if each != roll for row in snapshot.nodes_of(each) if row.node_id == node]
-        begun = [row for row in rows if is_touched(row) and (roll is not Roll.BACK or row.roll != Roll.ORIGINAL)]
+    for node in sorted({row.node_id for row in rows}):
+        begun = [row for row in rows if row.node_id == node and is_touched(row)]
         if begun and reached(begun[-1]) in UNDER_WAY:
             found.append(node)
     return tuple(found)
-
-
-def turns_of(snapshot: Snapshot, roll: Roll) -> dict[int, int]:
-    """Back in the reverse order of the way there."""
-    if roll is not Roll.BACK:
-        return {}
-    there = sorted(snapshot.nodes_of(Roll.KRAFT), key=lambda row: (-(row.began_at or 0.0), -row.node_id))
-    return {row.node_id: turn for turn, row in enumerate(there, 1)}
 
 
 def is_touched(row: RoadNode) -> bool:

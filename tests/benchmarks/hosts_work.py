@@ -42,9 +42,9 @@ from state_machine.policy.road_conditions import files_are_as_rendered, guards_a
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import Fleet, FleetNode
-from state_machine.road.road_acts import RoadActs
 from state_machine.road.road_evidence import road_evidence
-from state_machine.road.roller import Roller
+from state_machine.road_acts import RoadActs
+from state_machine.rolling.loop import Roller
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Migration, RoadNode

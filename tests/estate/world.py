@@ -28,11 +28,12 @@ from sqlalchemy import select
 from migrator.fleet.connections.control_directory import control_directory
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.strict_yaml import load_yaml
+from state_machine import road_acts
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, LogVoter
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
-from state_machine.road import backups, road_acts
+from state_machine.road import backups
 from state_machine.road.intent import FinalizeIntent
 from state_machine.road.replicas import ReplicasSeen
 from state_machine.tables import Migration, RoadNode

@@ -27,11 +27,25 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_racks.py",),
     ),
     Fault(
-        "state_machine/road/roller.py",
+        "state_machine/rolling/loop.py",
         "                    if not taken.holds:\n",
         "                    if not ready.holds:\n",
         "a broker is stopped although it has the only replica of a partition, and nobody accepted that",
         ("tests/unit/state_machine/test_taken.py",),
+    ),
+    Fault(
+        "state_machine/rolling/ways_back.py",
+        "(answers, *cluster.conditions, *self.may_stop_node(round, node))",
+        "(answers, *cluster.conditions)",
+        "a node goes back although its stop takes the last replicas in sync away",
+        ("tests/unit/state_machine/test_roll_conditions.py",),
+    ),
+    Fault(
+        "state_machine/rolling/final.py",
+        "        return not give_up.is_put_back(row)\n",
+        "        return False\n",
+        "the first controller is stopped for the finalize before its intent stands",
+        ("tests/unit/state_machine/test_roll_on_fakes.py",),
     ),
     Fault(
         "migrator/model/at_a_stop.py",
@@ -335,7 +349,7 @@ FAULTS: Final = (
         ("tests/unit/state_machine/test_host_calls.py",),
     ),
     Fault(
-        PHASES + "road/roller.py",
+        PHASES + "rolling/looks.py",
         "        if not look.task.done() or look.row != now:",
         "        if not look.task.done():",
         "a look at a node from before a person's decision leads the next act on it",

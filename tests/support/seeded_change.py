@@ -30,7 +30,7 @@ from state_machine.observations import RoundObservation, record_observation
 from state_machine.policy.phase_table import WAY_FORWARD
 from state_machine.policy.phases import Phase, Trigger
 from state_machine.policy.road_observations import Roll
-from state_machine.road import journal
+from state_machine.policy.rolls import facts_of
 from state_machine.road.canary_budget import CanaryFigures
 from state_machine.road.documents import (
     CANARY,
@@ -46,8 +46,9 @@ from state_machine.road.documents import (
     ZnodesDocument,
     ZooKeeperEndDocument,
 )
-from state_machine.road.fleet import KIND_OF, ROLE_OF, FleetNode
+from state_machine.road.fleet import FleetNode
 from state_machine.road.restart_evidence import file_change, ready_before, whole_since
+from state_machine.rolling import journal
 from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 from state_machine.tables import Approval, AuditRun, Migration, Operation, PhaseEvent
@@ -237,7 +238,7 @@ class _Seed:
         record_observation(self.store, self.id, RoundObservation(look))
 
     def roll(self, roll: Roll, stage: Stage) -> None:
-        role = ROLE_OF[roll]
+        role = facts_of(roll).role
         nodes = self.inventory.brokers if role == "broker" else self.inventory.controllers
         phase = {
             Roll.JOIN: Phase.BROKERS_JOINING,
@@ -258,7 +259,7 @@ class _Seed:
                 self.restarts(roll, role, node, began + 100.0 * turn)
 
     def restarts(self, roll: Roll, role: str, node: Node, at: float) -> None:
-        kind = KIND_OF[roll]
+        kind = facts_of(roll).file
         wanted = wanted_of(self.inventory, node)
         text = BROKER_FILE if role == "broker" else CONTROLLER_FILE
         present = parse_properties(text.format(id=node.id, host=node.host, secret=SECRET).encode(), node.properties)

@@ -9,28 +9,24 @@ stays as it is.
 
 from __future__ import annotations
 
-from typing import Final
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from migrator.fleet.roll import UNTOUCHED, RollStep
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.rolls import facts_of
 from state_machine.store import reached
 from state_machine.tables import RoadNode
-
-FORWARD: Final = {Roll.OURS: (Roll.STOCK, Roll.SOAK), Roll.BACK: (Roll.KRAFT,)}
-"""Rolls that a way back undoes, of the same node."""
 
 
 def cancel(session: Session, migration_id: int, at: float) -> None:
     rows = list(session.scalars(select(RoadNode).where(RoadNode.migration_id == migration_id)))
     for row in rows:
-        if row.roll not in FORWARD:
+        undoes = facts_of(row.roll).undoes
+        if not undoes:
             continue
         if reached(row) not in UNTOUCHED:
             for each in rows:
-                if each.node_id == row.node_id and each.roll in FORWARD[Roll(row.roll)]:
+                if each.node_id == row.node_id and each.roll in undoes:
                     _begin_anew(each, at)
         session.delete(row)
 

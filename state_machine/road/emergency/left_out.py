@@ -1,7 +1,7 @@
 """Nodes that a way back leaves out because somebody said so by name, and nodes whose host gives no answer.
 
 In:   a `Snapshot`: the waivers of the inventory and what the file watch read. Out: node ids, words, findings.
-Elsewhere: what a stop takes away (stops.py), the restarts (roller.py), the form of a waiver (migrator.fleet.inventory).
+Elsewhere: what a stop takes away (stops.py), the restarts (rolling/), the form of a waiver (migrator.fleet.inventory).
 Rules: only a waiver that names the node counts, never one for the cluster. What is unknown of one node closes the way
 back for that node alone; it goes last.
 """

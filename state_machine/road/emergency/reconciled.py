@@ -19,9 +19,10 @@ from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.road_observations import BROKERS, Roll
+from state_machine.policy.rolls import ROLLS
 from state_machine.road.documents import FILES, FilesDocument, NotAsNoted, document
 from state_machine.road.emergency.left_out import left_out
-from state_machine.road.fleet import ROLE_OF, FleetNode
+from state_machine.road.fleet import FleetNode
 from state_machine.store import Snapshot, reached
 
 KRAFT_KEY: Final = "process.roles"
@@ -53,7 +54,7 @@ def contradiction_of(
 def _contradicted(snapshot: Snapshot, role: str) -> Roll | None:
     """The roll in which nothing may have been done yet with a node of this role."""
     roll = PHASES[snapshot.phase].contradicted
-    return roll if roll is not None and ROLE_OF[roll] == role else None
+    return roll if roll is not None and ROLLS[roll].role == role else None
 
 
 def _written(snapshot: Snapshot, node: FleetNode, roll: Roll, keys: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Whether the stop of one node on the way back makes anything worse than it is.
 
 In:   `Evidence`, the log as observed, and for how long nothing was at stake. Out: a `Verdict` for one node.
-Elsewhere: counting (migrator.model.partition_figures), the restarts (roller.py), who is left out (left_out.py).
+Elsewhere: counting (migrator.model.partition_figures), the restarts (rolling/), who is left out (left_out.py).
 Rules: what is broken already holds nobody. A broker is stopped when no partition that lacks replicas loses its last one
 in sync or its minimum ISR by that; a controller, when a majority of the voters follows without it. Times are of a clock
 that only goes on, and of this life of the service: an interval that nobody observed does not count.

@@ -2,7 +2,7 @@
 
 In:   a snapshot. Out: whether a controller was stopped for the finalize; since when approval and backup count; why
       not even the first one is stopped.
-Elsewhere: the gate (policy/road_gates.py), who asks it again (road_acts.py), the stop itself (roller.py).
+Elsewhere: the gate (policy/road_gates.py), who asks it again (road_acts.py), the stop itself (rolling/acts.py).
 Why: hours may lie between the order and the first stop, by a pause or by the maintenance windows.
 """
 

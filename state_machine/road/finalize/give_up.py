@@ -2,7 +2,7 @@
 
 In:   a snapshot; a controller that is stopped. Out: which controllers were stopped, and which may have been started
       without the flag; columns of the journal; what is forgotten with the step to SOAK.
-Elsewhere: when that is possible (policy/finalize_gates.py), the acts (roller.py), the step (operations.py).
+Elsewhere: when that is possible (policy/finalize_gates.py), the acts (rolling/final.py), the step (operations.py).
 Rules: a controller that was stopped is put back first: its kept file, to the byte, and a start with it. From the moment
 its file without the flag was complete, its start may have been ordered, and nothing leads back. The intent in
 ZooKeeper is deleted in SOAK, after the step, for as long as it stands: until then a rollback stays closed.

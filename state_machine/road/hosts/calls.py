@@ -1,7 +1,7 @@
 """Threads for what blocks on hosts: of each migration its own, so that a host that hangs delays nobody else.
 
 In:   work that blocks, and the host that it asks. Out: its result.
-Elsewhere: what is asked (node_readings.py, file_watch.py, roller.py), how long one command may take (exec_actuator.py).
+Elsewhere: what is asked (node_readings.py, file_watch.py, rolling/), how long one command may take (exec_actuator.py).
 Rules: no more than `at_once` calls of a migration at a time, and `per_host` of them on one host: what hangs holds its
 host's turns and nobody else's. What begins such calls and waits for them has threads of its own.
 """

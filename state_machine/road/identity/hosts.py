@@ -2,8 +2,8 @@
 
 In:   a node of the fleet, the id of the cluster, its connect string. Out: what was compared, in words; what speaks
       against the end of a process.
-Elsewhere: when it is asked (roller.py), ids that a file has beside its rules (migrator.fleet.render), the brokers that
-the cluster has (policy/fleet_names.py).
+Elsewhere: when it is asked (rolling/acts.py), ids that a file has beside its rules (migrator.fleet.render), the brokers
+that the cluster has (policy/fleet_names.py).
 Errors: Z2K-7056 with both values.
 Rules: only a contradiction stops. What a host does not say is said, and is no proof. Only reads.
 Source: Kafka 3.9 `MetaPropertiesEnsemble`, `kafka.Kafka.getPropsFromArgs`.

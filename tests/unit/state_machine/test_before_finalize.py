@@ -12,15 +12,15 @@ import pytest
 
 from migrator.findings.road import FINALIZE_WAITS
 from migrator.zk import paths
+from state_machine import road_acts
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
-from state_machine.road import road_acts
 from state_machine.road.documents import INTENT, SOAK, SoakDocument
 from state_machine.road.fleet import Fleets
 from state_machine.road.intent import FinalizeIntent
-from state_machine.road.journal import begin, record
 from state_machine.road.road_evidence import digest_of
+from state_machine.rolling.journal import begin, record
 from state_machine.tables import Approval, AuditRun, PhaseEvent
 from tests.unit.state_machine.test_rolling import codes
 from tests.unit.state_machine.under_stock import NODES, UnderStock

@@ -21,8 +21,8 @@ from state_machine.policy.road_observations import CanaryObserved, Roll
 from state_machine.road.canary import CanaryTraffic, assignments, client_settings
 from state_machine.road.canary_budget import WINDOW_S, CanaryBudget
 from state_machine.road.hosts.calls import HostThreads
-from state_machine.road.road_acts import RoadActs, _Work
-from state_machine.road.roller import cluster_ready
+from state_machine.road_acts import RoadActs, _Work
+from state_machine.rolling.table import cluster_ready
 from tests.unit.state_machine.test_road_gates import evidence
 from tests.unit.state_machine.test_road_parts import INVENTORY
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from state_machine import road_acts
 from state_machine.policy.phases import Phase
 from state_machine.policy.way_back_gates import controllers_may_return
-from state_machine.road import road_acts
 from state_machine.road.road_evidence import digest_of
 from state_machine.service import open_service
 from state_machine.settings import ServiceSettings

@@ -39,7 +39,7 @@ def test_a_write_that_was_cut_is_repaired_from_the_kept_file(world: Rolling, lef
 
 
 def set_step(world: Rolling, step: str) -> None:
-    from state_machine.road.journal import record
+    from state_machine.rolling.journal import record
 
     record(world.store, world.id, Roll.KRAFT, 0, at=world.clock(), step=step)
 

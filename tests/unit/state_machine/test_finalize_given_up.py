@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from migrator.fleet.guard import finalize_token
+from state_machine import road_acts
 from state_machine.clusters.log_observer import VoterSoftware
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import is_irreversible, undo_of
-from state_machine.road import road_acts
 from state_machine.road.documents import INTENT
 from state_machine.road.finalize import give_up
 from state_machine.tables import Migration, PhaseEvent, RoadNode

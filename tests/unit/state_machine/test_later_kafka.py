@@ -26,7 +26,7 @@ from state_machine.policy.road_conditions import guards_are_proven
 from state_machine.policy.road_observations import FilesObserved, RoadEvidence, Roll, VoterObserved
 from state_machine.policy.undo import is_irreversible, undo_of
 from state_machine.policy.way_back_gates import controllers_may_return
-from state_machine.road.roller import cluster_ready
+from state_machine.rolling.table import cluster_ready
 
 OF_3_9: Final = (1, 21)
 OF_4_0: Final = (7, 25)

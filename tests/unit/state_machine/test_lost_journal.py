@@ -9,7 +9,7 @@ import pytest
 
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
-from state_machine.road.journal import record
+from state_machine.rolling.journal import record
 from state_machine.tables import RoadNode
 from tests.unit.state_machine.test_joining import Joining
 from tests.unit.state_machine.test_rolling import codes

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from migrator.fleet.files import checksum_of
+from state_machine import road_acts
 from state_machine.policy.road_observations import Roll
-from state_machine.road import road_acts
-from state_machine.road.journal import record
+from state_machine.rolling.journal import record
 from state_machine.tables import RoadNode
 from tests.unit.state_machine.test_before_finalize import Finalizing
 from tests.unit.state_machine.test_rolling import codes

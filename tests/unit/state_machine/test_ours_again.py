@@ -22,8 +22,8 @@ from state_machine.policy.phases import Phase, Trigger, look_up
 from state_machine.policy.road_observations import RoadEvidence, Roll, VoterObserved, WayBack
 from state_machine.policy.undo import undo_of
 from state_machine.policy.way_back_gates import controllers_may_return, cost_of, ours_lead_again
-from state_machine.road import controllers_back
-from state_machine.road.roller import cluster_ready
+from state_machine.rolling import ours
+from state_machine.rolling.table import cluster_ready
 from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 from tests.unit.state_machine.test_road_gates import closed, codes, evidence, voters
 from tests.unit.state_machine.test_rolling import BROKERS
@@ -473,10 +473,10 @@ def test_a_controller_that_follows_is_not_stopped_first_while_another_one_does_n
         VoterObserved(3001, True, 0, True),
         VoterObserved(3002, False, 0, True),
     )
-    said = controllers_back.others_away(evidence({"voters": away}), (3001,))
+    said = ours.others_away(evidence({"voters": away}), (3001,))
     assert said == "controllers [3001] are not stopped while controllers [3000] do not have what is committed"
-    assert controllers_back.others_away(evidence(), (3001,)) is None
-    assert controllers_back.others_away(evidence({"voters": away}), (3000,)) is None
+    assert ours.others_away(evidence(), (3001,)) is None
+    assert ours.others_away(evidence({"voters": away}), (3000,)) is None
 
 
 @pytest.mark.parametrize("phase", [Phase.REPLACING_CONTROLLERS, Phase.SOAK])

@@ -12,12 +12,11 @@ from migrator.findings.fleet import KAFKA_REFUSES_FILE
 from migrator.fleet.asked_parser import kafka_says
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FileKind, Rendered, Wanted, render
-from migrator.model.image import EMPTY
 from state_machine.policy.road_observations import CONTROLLERS, Roll
-from state_machine.road import roller
 from state_machine.road.fleet import Fleet
-from state_machine.road.roller import Roller
-from tests.unit.state_machine.test_road_parts import Host, a_node, an_inventory_file
+from state_machine.rolling import round
+from state_machine.rolling.table import KINDS
+from tests.unit.state_machine.test_road_parts import Host, a_node, a_task, an_inventory_file
 from tests.unit.state_machine.world import World
 
 FILE = b"broker.id=1\nzookeeper.connect=zk1:2181\ninter.broker.protocol.version=3.9\nlog.dirs=/srv/k\n"
@@ -63,14 +62,15 @@ def test_a_roll_asks_kafka_while_the_node_still_runs(tmp_path: Path, monkeypatch
     fleet = Fleet(an_inventory_file(), (node,), "")
     world = World(tmp_path)
     settings = world.settings.model_copy(update={"fleets": tmp_path / "fleets"})
-    rolling = Roller(world.store, None, None, None, settings)  # type: ignore[arg-type]
-    prepared = rolling._prepare(world.snapshot, Roll.STOCK, fleet, node, EMPTY)
+    world.settings, stock = settings, KINDS[Roll.STOCK]
+    task = a_task(world, world.snapshot, Roll.STOCK, fleet, node)
+    prepared = stock.prepare(task)
     assert f"not asked: {tmp_path / 'fleets' / 'kafka'} is no directory" in prepared["detail"]
 
     def says(rendered: Rendered, kafka: Path | None) -> str:
         assert kafka == tmp_path / "fleets" / "kafka"
         return str(refusing(rendered.document))
 
-    monkeypatch.setattr(roller, "kafka_says", says)
+    monkeypatch.setattr(round, "kafka_says", says)
     with pytest.raises(FindingError, match="too high"):
-        rolling._prepare(world.snapshot, Roll.STOCK, fleet, node, EMPTY)
+        stock.prepare(task)

@@ -213,7 +213,7 @@ def test_a_rack_is_judged_after_the_lock_of_the_cluster_was_waited_for(tmp_path:
 
     async def story() -> None:
         await world.to_rolling()
-        world.reconciler._acts._road._roller._locks = Slow()
+        world.reconciler._acts._road._roller._acts._locks = Slow()
         await world.until(lambda: world.rolled)
 
     asyncio.run(story())

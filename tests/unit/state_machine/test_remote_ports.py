@@ -6,8 +6,6 @@ import asyncio
 import socket
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import msgspec
@@ -21,7 +19,7 @@ from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, 
 from state_machine.clusters.observe import ControllerObservation
 from state_machine.clusters.remote_ports import RemoteAccess, RemotePorts, accepts
 from state_machine.policy.gates import Evidence, Holder, zookeeper_is_controller
-from state_machine.road import roller
+from state_machine.rolling import our_processes
 from state_machine.settings import read_settings
 from state_machine.store import Snapshot
 from state_machine.supervisor import Supervisor
@@ -246,22 +244,20 @@ def test_a_file_of_stock_waits_until_nothing_accepts_at_its_control_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """REPLACING_CONTROLLERS: the actuator's stop has ended the unit, or it has not, and then the step fails by name."""
-    monkeypatch.setattr(roller, "LEAVE_S", 0.0)
+    monkeypatch.setattr(our_processes, "LEAVE_S", 0.0)
     world = World(tmp_path)
     found = world.store.snapshot(world.id)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         entry = a_remote(tmp_path, f"https://127.0.0.1:{listening.getsockname()[1]}")
         snapshot = replace(found, inventory=msgspec.structs.replace(found.inventory, controllers=(entry,)))
         assert accepts(entry.control)
-        node: Any = SimpleNamespace(id=NODE)
-        roll = world._beside[0]
         with pytest.raises(FindingError, match=r"Z2K-4116.*3000"):
-            roll._wait_until_left(snapshot, node)
+            our_processes.wait_until_left(snapshot, NODE)
     unknown = msgspec.structs.replace(entry, control="https://nosuch.invalid:9")
     with pytest.raises(FindingError, match=r"Z2K-4119.*3000"):
-        roll._wait_until_left(
-            replace(found, inventory=msgspec.structs.replace(found.inventory, controllers=(unknown,))), node
+        our_processes.wait_until_left(
+            replace(found, inventory=msgspec.structs.replace(found.inventory, controllers=(unknown,))), NODE
         )
     assert not accepts(entry.control)
-    roll._wait_until_left(snapshot, node)
-    roll._wait_until_left(found, node)
+    our_processes.wait_until_left(snapshot, NODE)
+    our_processes.wait_until_left(found, NODE)

@@ -41,7 +41,7 @@ from state_machine.policy.road_observations import (
     SoakObserved,
     VoterObserved,
 )
-from state_machine.road.roller import cluster_ready
+from state_machine.rolling.table import cluster_ready
 
 NODES = (3000, 3001, 3002)
 BROKERS = (0, 1, 2)

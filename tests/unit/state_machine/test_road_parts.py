@@ -18,18 +18,21 @@ from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory, Node, Waiver, parse_inventory
 from migrator.fleet.render import FileKind
 from migrator.model.draft import Draft
-from migrator.model.image import EMPTY, Position
+from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import ConfigKey, ConfigType
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
-from state_machine.road import backups, roller
+from state_machine.road import backups
 from state_machine.road.backups import take_backup
 from state_machine.road.disks import look_at_disks
 from state_machine.road.documents import FilesDocument
 from state_machine.road.file_watch import file_findings, read_files
 from state_machine.road.fleet import Fleet, FleetNode
-from state_machine.road.roller import Roller
+from state_machine.rolling import our_processes
+from state_machine.rolling.round import Means, NodeTask, Round
+from state_machine.rolling.table import KINDS
+from state_machine.store import Snapshot
 from state_machine.tables import Approval, Migration, RoadNode
 from tests.unit.state_machine.world import World
 
@@ -65,6 +68,16 @@ class Host:
 def a_node(host: Host, role: str = BROKERS, number: int = 1) -> FleetNode:
     node = Node(id=number, host="host1", properties="/etc/kafka.properties", log_dirs=("/data",))
     return FleetNode(role, node, host)
+
+
+def a_task(
+    world: World, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image = EMPTY
+) -> NodeTask:
+    """An act on this node, whose row is not looked at."""
+    nothing: Any = None
+    means = Means(nothing, world.settings, nothing, nothing, world.clock, world.clock)
+    about = Round(snapshot, nothing, roll, fleet, nothing, means, world.clock(), {})
+    return NodeTask(about, node, a_row(roll=roll), image)
 
 
 def a_row(**columns: Any) -> RoadNode:
@@ -114,10 +127,10 @@ def test_a_controller_of_ours_that_does_not_end_is_not_replaced(
 
     world = World(tmp_path)
     world.store.record_process(world.id, 3000, pid=7, process_mark="", started_at=1.0)
-    monkeypatch.setattr(roller, "LEAVE_S", 0.2)
-    rolling = Roller(world.store, None, None, Stubborn(), world.settings)  # type: ignore[arg-type]
+    monkeypatch.setattr(our_processes, "LEAVE_S", 0.2)
+    stubborn: Any = Stubborn()
     with pytest.raises(FindingError) as caught:
-        rolling._stop_ours(world.snapshot, a_node(Host(), CONTROLLERS, 3000))
+        our_processes.stop_ours(stubborn, world.snapshot, 3000)
     assert caught.value.code == CONTROLLER_NOT_LEFT.code == "Z2K-4213"
 
 
@@ -221,12 +234,12 @@ def test_a_password_that_the_log_has_wants_the_secret_in_a_stock_file_whatever_t
     node = a_node(Host({"/etc/kafka.properties": ours}), CONTROLLERS, 3000)
     fleet = Fleet(an_inventory_file(), (node,), "")
     world = World(tmp_path)
-    rolling = Roller(world.store, None, None, None, world.settings)  # type: ignore[arg-type]
-    assert rolling._prepare(world.snapshot, Roll.STOCK, fleet, node, EMPTY)["kind"] == "stock"
+    stock = KINDS[Roll.STOCK]
+    assert stock.prepare(a_task(world, world.snapshot, Roll.STOCK, fleet, node))["kind"] == "stock"
     draft = Draft(EMPTY)
     draft.set_config(ConfigKey(ConfigType.BROKER, "1"), "listener.name.x.ssl.keystore.password", "s3cret")
     with pytest.raises(FindingError, match=r"password\.encoder\.secret") as refused:
-        rolling._prepare(world.snapshot, Roll.STOCK, fleet, node, draft.finish(Position(1, 1001)).after)
+        stock.prepare(a_task(world, world.snapshot, Roll.STOCK, fleet, node, draft.finish(Position(1, 1001)).after))
     assert "s3cret" not in str(refused.value)
 
 
@@ -248,9 +261,8 @@ def test_the_guard_gets_its_token_before_a_file_without_the_flag_is_there(tmp_pa
         roll="final", step="STOPPED", rendered_from=checksum_of(with_flag), checksum=checksum_of(rendered.content)
     )
     approval = Approval(migration_id=1, to_phase="FINALIZING", who="bo", reason="", at=1.0, digest=plan, document={})
-    rolling = Roller(world.store, None, None, None, world.settings)  # type: ignore[arg-type]
-    said = rolling._write(replace(world.snapshot, approval=approval), Roll.FINAL, fleet, node, row)
-    assert said is None
+    task = a_task(world, replace(world.snapshot, approval=approval), Roll.FINAL, fleet, node)
+    assert KINDS[Roll.FINAL].write(replace(task, row=row)) == {}
     assert list(host.files)[1] == f"/etc/finalize-{plan}"
     assert host.files[f"/etc/finalize-{plan}"] == finalize_token(plan, 3000, rendered.content, "/etc")[1]
     assert b"zookeeper" not in host.files[node.path]

@@ -20,10 +20,10 @@ from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
 from state_machine.policy.way_back_gates import brokers_may_return, loss_is_accepted
-from state_machine.road import roller
 from state_machine.road.fleet import Fleets
-from state_machine.road.journal import begin, record
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch
+from state_machine.rolling import round
+from state_machine.rolling.journal import begin, record
 from tests.unit.state_machine.test_rolling import BROKERS, FILE, Rolling, codes
 
 BEFORE = """# kept by hand
@@ -462,7 +462,7 @@ def test_a_way_back_asks_kafka_for_its_file_before_it_stops_a_broker(
         nonlocal refuses
         await joined.to_rolling()
         await joined.rolled_until((0, 1))
-        monkeypatch.setattr(roller, "kafka_says", says)
+        monkeypatch.setattr(round, "kafka_says", says)
         await joined.ask_back()
         before = len(joined.acts)
         await joined.until(lambda: joined.step_back(0) == "FAILED")

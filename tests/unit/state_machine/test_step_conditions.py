@@ -22,9 +22,9 @@ from state_machine.policy.road_gates import (
     may_roll_brokers,
 )
 from state_machine.policy.road_observations import CanaryObserved, FilesObserved, RestartsObserved, Roll
+from state_machine.policy.rolls import WAYS_BACK
 from state_machine.policy.step_conditions import LISTS, When, conditions_of
-from state_machine.road.journal import WAYS_BACK
-from state_machine.road.roller import around_of, cluster_ready
+from state_machine.rolling.table import around_of, cluster_ready
 from tests.unit.state_machine.test_later_kafka import NAME, WAITING
 from tests.unit.state_machine.test_road_gates import BROKERS, NODES, closed, evidence, voters
 

@@ -18,8 +18,9 @@ from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.log_observer import LogController, LogVoter
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
-from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleets
-from state_machine.road.journal import begin, record
+from state_machine.policy.rolls import ROLLS
+from state_machine.road.fleet import Fleets
+from state_machine.rolling.journal import begin, record
 from state_machine.tables import Migration
 from tests.unit.state_machine.test_rolling import BROKERS, FILE, Hosts
 from tests.unit.state_machine.test_rolling_back import RollingBack
@@ -152,9 +153,9 @@ class UnderStock(RollingBack):
 
     def was_rolled(self, roll: Roll, ids: Sequence[int]) -> None:
         """As the roll leaves its nodes, files and journal."""
-        nodes = [each for each in Fleets(self.settings.fleets).fleet("orders").of(ROLE_OF[roll]) if each.id in ids]
+        nodes = [each for each in Fleets(self.settings.fleets).fleet("orders").of(ROLLS[roll].role) if each.id in ids]
         begin(self.store, self.id, roll, nodes, at=self.clock())
-        fleet, kind = Fleets(self.settings.fleets).fleet("orders"), KIND_OF[roll]
+        fleet, kind = Fleets(self.settings.fleets).fleet("orders"), ROLLS[roll].file
         assert kind is not None
         for node in nodes:
             file = Path(node.path)

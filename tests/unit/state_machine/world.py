@@ -27,10 +27,10 @@ from state_machine.road.consent.agreement import agreement
 from state_machine.road.documents import RestartFound, RestartsDocument
 from state_machine.road.fleet import Fleet, Fleets
 from state_machine.road.replicas import ReplicasSeen
-from state_machine.road.road_acts import RoadActs
-from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
 from state_machine.road.version_raise import VersionRaise
+from state_machine.road_acts import RoadActs
+from state_machine.rolling.loop import Roller
 from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Snapshot, Store, find_migration
 from state_machine.supervisor import Supervisor

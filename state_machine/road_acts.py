@@ -1,7 +1,7 @@
 """What the service does by itself in each phase from dual-write to the end.
 
 In:   a fresh snapshot with its evidence. Out: why nothing more happens now, with the findings behind it.
-Elsewhere: rolling restarts (roller.py), gates (policy/road_gates.py), phases before (acts.py).
+Elsewhere: rolling restarts (rolling/), gates (policy/road_gates.py), phases before (acts.py).
 Rules: the act that cannot be undone, the first start without the migration flag, follows an intent that stands in
 ZooKeeper and in the database. Controllers that were replaced are never started by the supervisor again.
 """
@@ -73,12 +73,12 @@ from state_machine.road.fleet import Fleet, Fleets, trouble_of
 from state_machine.road.hosts.calls import HostThreads
 from state_machine.road.hosts.node_readings import NodeReadings
 from state_machine.road.intent import FinalizeIntent, delete_intent, write_intent
-from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import next_phase, road_evidence
-from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
 from state_machine.road.version_raise import VersionRaise
 from state_machine.road.zookeeper_end import end_text, observed_end
+from state_machine.rolling.journal import send_back
+from state_machine.rolling.loop import Roller
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import RoadNode
@@ -187,11 +187,11 @@ class RoadActs:
         return await self._roller.step(snapshot, evidence, Roll.BACK)
 
     async def original_files(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
-        """After the claim is gone. None: every broker has the file with which it was found."""
+        """Leads ORIGINAL, after the claim is gone. None: every broker has the file with which it was found."""
         return await self._roller.step(snapshot, evidence, Roll.ORIGINAL)
 
     async def keep_left_out(self, snapshot: Snapshot) -> str:
-        """At the end of a way back: who was left out by name or left as stock, in words, also for the status later."""
+        """Keeps who was left out by name or left as stock at the end of a way back; in words, for the status later."""
         nodes, stock = nodes_left_out(snapshot, self._clock()), left_as_stock(snapshot, self._clock())
         if nodes or stock:
             await self._keep(snapshot, LEFT_OUT, LeftOutDocument(self._clock(), nodes, stock))

@@ -2,7 +2,7 @@
 
 In:   what the log says of the controller that is under way.
 Out:  whether to start it again: after `UNSENT_S`, once in each roll.
-Elsewhere: the stop and the start (roller.py, migrator/fleet/roll.py).
+Elsewhere: the stop and the start (acts.py, migrator/fleet/roll.py).
 Source: Kafka 3.9 `ControllerRegistrationManager`: a request that finds no leader within five seconds is given up, and
 counts as one that is under way ever after (KAFKA-20247).
 """
@@ -44,7 +44,7 @@ def _follows(voter: LogVoter, observed: LogObservation) -> bool:
 
 
 class UnsentRegistrations:
-    """The registrations that stock controllers of one migration have not sent. Times are steady seconds."""
+    """The unsent registrations of one migration. Times are steady seconds."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], tuple[float, float]] = {}

@@ -1,26 +1,23 @@
 """The journal of rolling restarts: one row per node and roll, changed in one transaction per step.
 
 In:   rows and what changed. Out: rows.
-Elsewhere: what the steps mean (migrator.fleet.roll), who decides (roller.py).
+Elsewhere: what the steps mean (migrator.fleet.roll), who decides (loop.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy.orm import Session
 
-from migrator.fleet.render import FileKind
 from migrator.fleet.roll import RollEntry, RollStep
 from state_machine.policy.road_observations import Roll
-from state_machine.road.fleet import KIND_OF, FleetNode
+from state_machine.policy.rolls import ROLLS, facts_of
+from state_machine.road.fleet import FleetNode
 from state_machine.road.restart_evidence import add_evidence
 from state_machine.store import Store
 from state_machine.tables import RoadNode
-
-WAYS_BACK: Final = (Roll.OURS, Roll.BACK, Roll.ORIGINAL)
-BROKERS_BACK: Final = (Roll.BACK, Roll.ORIGINAL)
 
 
 def begin(
@@ -45,7 +42,7 @@ def begin(
                     step=RollStep.STOPPING if each.id in away else RollStep.PENDING,
                     failed_in="",
                     path=each.path,
-                    kind=str(KIND_OF[roll]) if roll in WAYS_BACK else "",
+                    kind=str(ROLLS[roll].file) if ROLLS[roll].back else "",
                     rendered_from="",
                     checksum="",
                     incarnation=away.get(each.id, ""),
@@ -88,7 +85,7 @@ def record_together(
     evidence: Mapping[str, Any],
     at: float,
 ) -> None:
-    """Record steps of several nodes in one transaction: all of them are under way, or none is. columns: by node."""
+    """Records several nodes in one transaction, columns by node: either all of them are under way, or none is."""
     with store.writing() as session:
         for node_id, values in columns.items():
             add_evidence(session, migration_id, roll, node_id, evidence, at)
@@ -108,7 +105,7 @@ def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
         began_s=0.0 if row.began_at is None else max(now - row.began_at, 0.0),
         instruction=row.instruction,
         cause=f"{row.code} {row.cause}".strip(),
-        back=alone or row.roll in WAYS_BACK,
+        back=alone or facts_of(row.roll).back,
         alone=alone,
         turn=turn,
     )
@@ -116,7 +113,8 @@ def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
 
 def is_sent_back(row: RoadNode) -> bool:
     """Whether a person sent this node back alone: a broker to its previous file; of the roll OURS, to stock."""
-    return row.kind == (FileKind.STOCK if row.roll == Roll.OURS else FileKind.BACK) and row.roll not in BROKERS_BACK
+    alone = facts_of(row.roll).alone
+    return alone is not None and row.kind == alone
 
 
 def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -> None:
@@ -124,7 +122,8 @@ def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -
 
     incarnation: as registered now, so that the next one is noticed.
     """
-    kind = FileKind.STOCK if row.roll == Roll.OURS else FileKind.BACK
-    row.step, row.kind, row.incarnation = RollStep.STOPPING, kind, incarnation
+    alone = facts_of(row.roll).alone
+    assert alone is not None, f"nobody leaves the roll {row.roll} alone"
+    row.step, row.kind, row.incarnation = RollStep.STOPPING, alone, incarnation
     row.failed_in = row.cause = row.code = row.instruction = ""
     row.began_at = row.changed_at = at

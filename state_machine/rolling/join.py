@@ -1,7 +1,7 @@
-"""Brokers that get the migration settings: what is special about this rolling restart.
+"""JOIN: brokers get the migration settings, and what is special about this rolling restart.
 
 In:   a snapshot, a broker, its present file. Out: conditions; columns of the journal.
-Elsewhere: the rolling restart itself (roller.py), what has to hold before each broker (policy/road_gates.py), the
+Elsewhere: the rolling restart itself (kind.py), what has to hold before each broker (policy/road_gates.py), the
 partitions, which stand in ZooKeeper by then (clusters/zookeeper_partitions.py).
 Rules: a broker that has joined already is whole and is not restarted. One that goes back gets exactly its previous
 file, with which it does not register with our controllers at all.
@@ -18,9 +18,41 @@ from migrator.fleet.render import FileKind
 from migrator.fleet.roll import RollStep
 from migrator.model.verdict import Condition
 from state_machine.clusters.log_observer import LogBroker
+from state_machine.policy.road_conditions import replicas_are_settled, replicas_are_whole
+from state_machine.policy.road_observations import Roll
 from state_machine.road.fleet import Fleet, FleetNode
+from state_machine.rolling.kind import RollKind
+from state_machine.rolling.node_conditions import broker_whole
+from state_machine.rolling.round import NodeTask, Round
 from state_machine.store import Snapshot
 from state_machine.tables import RoadNode
+
+
+class JoinRoll(RollKind):
+    roll = Roll.JOIN
+
+    def last(self, round: Round) -> frozenset[int]:
+        """The active controller, which is one of the brokers before the takeover."""
+        look = round.snapshot.observation
+        holder = None if look is None else look.zookeeper.holder_id
+        return frozenset() if holder is None else frozenset({holder})
+
+    def whole_by_role(self, round: Round, row: RoadNode, *, beside: bool) -> tuple[Condition, ...]:
+        """One that was sent back does not register with our controllers."""
+        road = round.road
+        live = (presence(road.zookeeper_ids, row.node_id),)
+        if row.kind == FileKind.BACK:
+            return (*live, *replicas_are_whole(road), replicas_are_settled(road))
+        return broker_whole(round, row, "ZooKeeper", live, alone=beside)
+
+    def is_gone(self, round: Round, node: FleetNode) -> bool:
+        return is_gone(round.snapshot, node.id)
+
+    def found(self, task: NodeTask, present: Present | None) -> dict[str, Any] | None:
+        return found_whole(task.round.snapshot, task.round.fleet, task.node, present)
+
+    def write(self, task: NodeTask) -> dict[str, Any]:
+        return write_before(task.node, task.row) if task.row.kind == FileKind.BACK else super().write(task)
 
 
 def registered(snapshot: Snapshot, broker: int) -> LogBroker | None:
