@@ -85,7 +85,7 @@ def record_together(
     evidence: Mapping[str, Any],
     at: float,
 ) -> None:
-    """Record steps of several nodes in one transaction: all of them are under way, or none is. columns: by node."""
+    """Records several nodes in one transaction, columns by node: either all of them are under way, or none is."""
     with store.writing() as session:
         for node_id, values in columns.items():
             add_evidence(session, migration_id, roll, node_id, evidence, at)

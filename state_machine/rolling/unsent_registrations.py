@@ -44,7 +44,7 @@ def _follows(voter: LogVoter, observed: LogObservation) -> bool:
 
 
 class UnsentRegistrations:
-    """The registrations that stock controllers of one migration have not sent. Times are steady seconds."""
+    """The unsent registrations of one migration. Times are steady seconds."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], tuple[float, float]] = {}

@@ -61,9 +61,9 @@ class ByHand(RollingBack):
         with self.hosts.acts.open("a") as file:
             file.write(f"{act}\n")
 
-    async def turn(self, count: int = 1) -> None:
+    async def turn(self, count: int = 1, seconds: float = 1.0) -> None:
         for _ in range(count):
-            await super().turn()
+            await super().turn(seconds=seconds)
             if not self.idle:
                 said = [each.says for each in findings(self.store, self.id, only_open=True)]
                 self.hands.copy_what_is_wanted(self.waiting, *said)

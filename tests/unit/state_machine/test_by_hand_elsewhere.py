@@ -77,9 +77,9 @@ class ControllersByHand(UnderStock):
         with self.hosts.acts.open("a") as file:
             file.write(f"{word} {number}\n")
 
-    async def turn(self, count: int = 1) -> None:
+    async def turn(self, count: int = 1, seconds: float = 1.0) -> None:
         for _ in range(count):
-            await super().turn()
+            await super().turn(seconds=seconds)
             obey(self, self.hands)
 
 
