@@ -1,4 +1,6 @@
-"""Hands that obey bundles only, in the rolls that test_by_hand.py has not: brokers that join, and controllers."""
+"""Hands that obey bundles only, in the rolls that test_by_hand.py has not: brokers that join, and controllers, to
+the finalize.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from state_machine import road_acts
 from state_machine.observations import findings
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from tests.support.hands import Hands
+from tests.unit.state_machine.test_before_finalize import Finalizing
 from tests.unit.state_machine.test_joining import FLAG, PLAIN, Joining
 from tests.unit.state_machine.test_rolling import BROKERS
 from tests.unit.state_machine.under_stock import NODES, UnderStock
@@ -37,40 +41,15 @@ def give_to(who: str, directory: Path, role: str, waivers: tuple[str, ...] = ())
     file.write_text(json.dumps(inventory))
 
 
-def obey(world: World, hands: Hands) -> None:
-    said = [each.says for each in findings(world.store, world.id, only_open=True)]
-    hands.copy_what_is_wanted(world.waiting, *said)
-    hands.obey()
+class ByBundles(World):
+    """Before a world with hosts: nobody reaches them, and a person does what bundles say, after each round."""
 
-
-class JoiningByHand(Joining):
-    def __init__(self, directory: Path, who: str) -> None:
+    def __init__(self, directory: Path, who: str, role: str, waivers: tuple[str, ...] = ()) -> None:
         super().__init__(directory)
         self.hands = Hands(
             directory / "exchange", lambda node: self.act("stop", node), lambda node: self.act("start", node)
         )
-        give_to(who, directory, "brokers")
-
-    def act(self, word: str, number: int) -> None:
-        self.hosts.state(number, "running" if word == "start" else "stopped")
-        with self.hosts.acts.open("a") as file:
-            file.write(f"{word} {number}\n")
-
-    async def turn(self, count: int = 1) -> None:
-        for _ in range(count):
-            await super().turn()
-            obey(self, self.hands)
-
-
-class ControllersByHand(UnderStock):
-    """Stock controllers that nobody reaches; ours are the service's own processes."""
-
-    def __init__(self, directory: Path, who: str) -> None:
-        super().__init__(directory)
-        self.hands = Hands(
-            directory / "exchange", lambda node: self.act("stop", node), lambda node: self.act("start", node)
-        )
-        give_to(who, directory, "controllers", ("Z2K-7040", "Z2K-4215"))
+        give_to(who, directory, role, waivers)
 
     def act(self, word: str, number: int) -> None:
         self.hosts.state(number, "running" if word == "start" else "stopped")
@@ -80,7 +59,26 @@ class ControllersByHand(UnderStock):
     async def turn(self, count: int = 1, seconds: float = 1.0) -> None:
         for _ in range(count):
             await super().turn(seconds=seconds)
-            obey(self, self.hands)
+            said = [each.says for each in findings(self.store, self.id, only_open=True)]
+            self.hands.copy_what_is_wanted(self.waiting, *said)
+            self.hands.obey()
+
+
+class JoiningByHand(ByBundles, Joining):
+    def __init__(self, directory: Path, who: str) -> None:
+        super().__init__(directory, who, "brokers")
+
+
+class ControllersByHand(ByBundles, UnderStock):
+    """Stock controllers that nobody reaches; ours are the service's own processes."""
+
+    def __init__(self, directory: Path, who: str) -> None:
+        super().__init__(directory, who, "controllers", ("Z2K-7040", "Z2K-4215"))
+
+
+class FinalizingByHand(ByBundles, Finalizing):
+    def __init__(self, directory: Path, who: str) -> None:
+        super().__init__(directory, who, "controllers", ("Z2K-7040", "Z2K-4215"))
 
 
 @WHO
@@ -125,3 +123,21 @@ def test_controllers_are_replaced_restarted_in_the_soak_and_put_back_by_bundles_
     for node in NODES:
         assert world.files[node].read_text() == world.ours[node]
         assert not world.hosts.runs(node)
+
+
+@WHO
+def test_the_finalize_is_made_by_bundles_alone(tmp_path: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = FinalizingByHand(tmp_path, who)
+    monkeypatch.setattr(road_acts, "write_intent", world.write_intent)
+
+    async def story() -> None:
+        await world.to_finalizing()
+        await world.until(lambda: world.steps_of_final == {"WHOLE"}, 900)
+
+    asyncio.run(story())
+    acts = [each.split(" of ") for each in world.hands.did]
+    assert len(world.intents) == 1
+    for node in NODES:
+        assert "migration.enable" not in world.files[node].read_text()
+        assert world.hosts.runs(node)
+        assert [act for act, of in acts if of == str(node)], "each one by a bundle of its own"

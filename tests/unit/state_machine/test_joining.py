@@ -91,10 +91,10 @@ class Joining(World):
         await self.turn(3)
         assert self.phase is Phase.BROKERS_JOINING, self.waiting
 
-    async def turn(self, count: int = 1) -> None:
+    async def turn(self, count: int = 1, seconds: float = 1.0) -> None:
         for _ in range(count):
             self.observe()
-            await self.rounds(1, seconds=1.0)
+            await self.rounds(1, seconds=seconds)
 
     async def until(self, ready: Callable[[], bool], rounds: int = 300) -> None:
         for _ in range(rounds):
