@@ -12,10 +12,19 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road bench-brokers bench-hosts
+.PHONY: setup smoke check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road bench-brokers bench-hosts
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
+
+SMOKE = tests/unit/model tests/unit/wire tests/unit/raft tests/unit/controller tests/unit/driver tests/unit/state_machine/test_phase_table.py \
+  tests/unit/state_machine/test_road_gates.py tests/unit/state_machine/test_roll_on_fakes.py tests/unit/state_machine/test_roll_conditions.py \
+  tests/e2e/test_rollback.py::test_the_cluster_goes_back_after_200_isr_changes
+
+smoke:  ## under three minutes: lint, the fast unit tests, and one real cluster to dual-write and back
+	$(SETUP) --with-java
+	$(BIN)/ruff check .
+	$(KEEP_BYTECODE) $(BIN)/pytest -n 2 --dist loadfile $(SMOKE)
 
 check:  ## lint, types, unit tests, simulation and scenarios; no network, no Java
 	$(SETUP)

@@ -120,7 +120,7 @@ FAULTS: Final = (
         RAFT + "elections.py",
         "    if not role.unable or silent:\n",
         "    if not role.unable:\n",
-        "beside a voter of Kafka 3.9 a working leader is deposed, though the other one of ours hears it",
+        "beside a voter of Kafka 3.9 a working leader is deposed, though the other zk2kraft controller hears it",
         UNIT,
     ),
     Fault(

@@ -19,8 +19,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = sorted(
     {ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "runbooks").glob("*.md")}
 )
-OF_THE_CODE: Final = ("docs/claim.md", "docs/reference/")
-"""Tables that are compared with the code, word by word."""
+OF_THE_CODE: Final = ("docs/claim.md", "docs/mutants.md", "docs/reference/")
+"""Tables that are compared with the code, word by word, or have names of tests."""
 SPOKEN: Final = tuple(
     ROOT / page
     for page in (
