@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from migrator.model.prepared_types import prepare_types
 from tests.unit.api.service import Served
 from tests.unit.state_machine.world import Clock, World
 
@@ -59,6 +60,7 @@ def main() -> int:
     if browser is None:
         print(f"needs one of {', '.join(BROWSERS)}")
         return 1
+    prepare_types()  # as the service does before its threads begin
     PICTURE.parent.mkdir(exist_ok=True)
     with TemporaryDirectory() as directory:
         file = Path(directory) / "page.html"
