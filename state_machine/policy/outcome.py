@@ -82,8 +82,11 @@ SAID_OF_SEVERAL: Final = 3
 
 
 def said_of_several(found: Sequence[Outcome]) -> Outcome:
-    """Joins what is said of several nodes, in their order. One that is blocked blocks: a person has to see to it."""
-    kind = Blocked if any(isinstance(each, Blocked) for each in found) else Waiting
+    """Joins what is said of several nodes, in their order. One that is blocked blocks, and comes first, since a person
+    has to see to it.
+    """
+    found = sorted(found, key=lambda each: not isinstance(each, Blocked))
+    kind = Blocked if found and isinstance(found[0], Blocked) else Waiting
     said = [each.text if isinstance(each, kind) else each.words for each in found[:SAID_OF_SEVERAL]]
     said += [f"and {len(found) - SAID_OF_SEVERAL} more"] if len(found) > SAID_OF_SEVERAL else []
     problems: list[Occurrence] = []  # which may hold a dict, and so have no hash

@@ -8,6 +8,7 @@ Rules: what is broken already holds nobody. Two nodes are never away at once.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from migrator.fleet.render import FileKind
@@ -31,17 +32,18 @@ from state_machine.store import Snapshot
 from state_machine.tables import RoadNode
 
 
-class WayBackKind(RollKind):
+class WayBackKind(RollKind, ABC):
     """with_ids: the log still says something of topic ids."""
 
     with_ids = False
 
+    @abstractmethod
     def needed(self, snapshot: Snapshot) -> tuple[int, ...]:
-        raise NotImplementedError
+        """Nodes that this way back has to restart, by id."""
 
+    @abstractmethod
     def may_stop_node(self, round: Round, node: int) -> tuple[Condition, ...]:
         """What the stop of this node would make worse, and nothing else."""
-        raise NotImplementedError
 
     def nodes(self, round: Round) -> tuple[FleetNode, ...]:
         """Only those that need it, and that nobody left out by name."""

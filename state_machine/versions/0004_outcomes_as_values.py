@@ -42,16 +42,20 @@ def upgrade() -> None:
 def of_today(document: dict[str, Any]) -> dict[str, Any]:
     """Renew a document of the kind "files". What is of today already stays."""
     found = {key: [about(each) for each in document.get(key, ())] for key in LINES}
-    guards = [{**each, "code": each.get("code", code_of(each["reason"]))} for each in document.get("guards", ())]
+    guards = [{"code": code_of(each.get("reason", "")), **each} for each in document.get("guards", ())]
     return {**document, **found, "guards": guards, "code": document.get("code", code_of(document.get("problem", "")))}
 
 
 def about(line: str | dict[str, Any]) -> dict[str, Any]:
-    """`broker 1: /etc/...: why`."""
+    """Take `broker 1: /etc/...: why` apart. A line of another form stays, as that of a node which no waiver names, so
+    that gates are closed until the first reading. No line keeps the service from its start.
+    """
     if isinstance(line, dict):
         return line
     name, _, said = line.partition(": ")
     role, _, node = name.rpartition(" ")
+    if not node.isdecimal():
+        return {"role": "node", "node": -1, "said": line}
     return {"role": role, "node": int(node), "said": said}
 
 

@@ -30,7 +30,9 @@ from state_machine.store import NewOperation, Store
 from state_machine.tables import Base, FindingRow
 from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
 from tests.e2e.test_service import BACK, HELD, ROAD, STEP_DEADLINE_S, ServiceUnderTest, assert_sound, links
+from tests.support.old_databases import in_the_soak
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, why_not_here
+from tests.unit.state_machine.test_store import assert_values
 from tests.unit.state_machine.world import an_inventory
 
 pytestmark = pytest.mark.lab
@@ -72,6 +74,10 @@ def test_the_steps_in_versions_make_the_tables_of_the_code(url: str) -> None:
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata) == []
     engine.dispose()
+
+
+def test_what_an_earlier_release_kept_in_lines_is_kept_as_values(url: str) -> None:
+    assert_values(in_the_soak(url))
 
 
 def test_words_of_strangers_and_large_numbers_are_kept(url: str, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ service.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -14,16 +13,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError
 from state_machine.clusters.observe import ControllerObservation, Observation
-from state_machine.database import HERE, make_engine, open_database
+from state_machine.database import open_database
 from state_machine.facts.nodes import AboutNode
 from state_machine.observations import (
     ReportedFinding,
@@ -40,6 +37,7 @@ from state_machine.service import open_service
 from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Store
 from state_machine.tables import Base, Migration, ObservationRow
+from tests.support.old_databases import FILES_OF_0003, in_the_soak, make_schema
 from tests.support.statuses import a_status
 from tests.support.stores import a_store
 from tests.unit.state_machine.world import an_inventory
@@ -88,16 +86,8 @@ def test_a_database_of_a_later_release_is_refused(tmp_path: Path) -> None:
 
 def of_schema(path: Path, schema: str) -> str:
     """A database as an earlier release left it, with one row. Returns its address."""
-    url = f"sqlite:///{path}"
-    config = Config(HERE / "alembic.ini")
-    engine = make_engine(url)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, schema)
-        connection.execute(text("CREATE TABLE noted (number INTEGER)"))
-        connection.execute(text("INSERT INTO noted VALUES (7)"))
-    engine.dispose()
-    return url
+    noted = (text("CREATE TABLE noted (number INTEGER)"), text("INSERT INTO noted VALUES (7)"))
+    return make_schema(f"sqlite:///{path}", schema, *noted)
 
 
 def copies_of(path: Path) -> list[Path]:
@@ -123,34 +113,19 @@ def test_a_file_is_copied_before_its_schema_changes_and_the_copy_opens_as_it_was
 
 
 def test_what_an_earlier_release_kept_in_lines_is_kept_as_values(tmp_path: Path) -> None:
-    """Of schema 0003: the reason to wait, and the nodes of the last reading of all files."""
-    url = of_schema(tmp_path / "old.db", "0003")
-    files = {
-        "at": 5.0,
-        "problem": "Z2K-4207 No inventory file names the nodes.",
-        "drifted": ["controller 3001: /etc/controller.properties"],
-        "not_read": ["broker 1: /etc/kafka.properties: its host: refused"],
-        "guards": [{"node": 3000, "state": "not proven", "reason": "Z2K-7042 The jar is one without ZooKeeper."}],
-        "baseline": {"broker 1": "abc"},
-    }
-    engine = make_engine(url)
-    with engine.begin() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO migration (id, name, inventory, created_at, created_by, phase, since, version, waiting) "
-                "VALUES (1, 'orders', '{}', 1.0, 'Ada', 'SOAK', 1.0, 1, 'blocked: it stands')"
-            )
-        )
-        row = {"document": json.dumps(files)}
-        connection.execute(text("INSERT INTO observation VALUES (1, 'files', 5.0, :document)"), row)
-    engine.dispose()
+    assert_values(in_the_soak(f"sqlite:///{tmp_path / 'old.db'}"))
+
+
+def assert_values(url: str) -> None:
+    """Of what `in_the_soak` left at that address."""
     with closing(Store.open(url)) as opened, opened.reading() as session:
         assert session.get_one(Migration, 1).outcome == "blocked"
         found = msgspec.convert(session.get_one(ObservationRow, (1, FILES)).document, FilesDocument)
-    assert found.not_read == (AboutNode("broker", 1, "/etc/kafka.properties: its host: refused"),)
+    kept = AboutNode("broker", 1, "/etc/kafka.properties: its host: refused")
+    assert found.not_read == (kept, AboutNode("node", -1, "nobody knows which"))
     assert found.drifted == (AboutNode("controller", 3001, "/etc/controller.properties"),)
     assert (found.code, found.guards[0].code, found.guards[0].read_at) == ("Z2K-4207", "Z2K-7042", 0.0)
-    assert found.baseline == files["baseline"]
+    assert found.baseline == FILES_OF_0003["baseline"]
 
 
 def test_a_new_database_is_not_copied(tmp_path: Path) -> None:
