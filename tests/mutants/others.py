@@ -373,7 +373,7 @@ FAULTS: Final = (
         "migrator/http/bounded_port.py",
         "        if answered or self.conn.their_state is h11.SEND_BODY or self._write_clock is not None:\n",
         "        if answered or self._write_clock is not None:\n",
-        "half-sent bodies of strangers keep everybody else out",
+        "half-sent bodies from anybody keep everybody else out",
         ("tests/unit/api/test_limits.py",),
     ),
     Fault(
