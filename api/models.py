@@ -171,6 +171,11 @@ class VerdictView(BaseModel):
     conditions: list[ConditionView] = Field(description="every condition, with its message")
 
 
+class FieldFault(BaseModel):
+    where: list[str] = Field(description="the way to the field: body, controllers, 0, node_id")
+    says: str = Field(description="what is wrong with it")
+
+
 class Problem(BaseModel):
     """RFC 9457 problem details, with the finding behind it."""
 
@@ -184,7 +189,7 @@ class Problem(BaseModel):
     runbook: str = Field(description="its page")
     conditions: list[ConditionView] = Field(default=[], description="every condition that is not True")
     possible: list[str] = Field(default=[], description="operations that are possible instead")
-    errors: list[dict[str, Any]] = Field(default=[], description="what was wrong with the request, field by field")
+    errors: list[FieldFault] = Field(default=[], description="what was wrong with the request, field by field")
 
 
 class EdgeView(BaseModel):
@@ -591,13 +596,19 @@ class DryRun(BaseModel):
     version: int = Field(description="version of the migration")
 
 
+class PhaseStayView(BaseModel):
+    phase: Phase = Field(description="the phase")
+    entered_at: float = Field(description="when it was entered")
+    seconds: float = Field(description="how long it lasted; of the last one, until now")
+
+
 class Report(BaseModel):
     """A migration in figures, for a file or a ticket."""
 
     migration: MigrationView = Field(description="everything that is known now")
     window_ms: int | None = Field(description="time without controller at the last takeover, measured by the driver")
     takeover_s: float | None = Field(description="from entering TAKEOVER to DUAL_WRITE, by the driver's clock")
-    phases: list[dict[str, Any]] = Field(description="seconds spent in each phase, in order")
+    phases: list[PhaseStayView] = Field(description="seconds spent in each phase, in order")
     audits: list[AuditView] = Field(description="all audits that were kept")
     not_verified: list[str] = Field(description="what was not checked or did not pass")
 

@@ -7,9 +7,7 @@ Elsewhere: the single figures (views.py).
 
 from __future__ import annotations
 
-from typing import Any
-
-from api.models import AuditView, MigrationView, Report
+from api.models import AuditView, MigrationView, PhaseStayView, Report
 from api.views import audit_view, migration_view
 from state_machine.audits.audit_rows import audits
 from state_machine.policy.phase_table import PHASES
@@ -31,12 +29,12 @@ def report(store: Store, migration_id: int, now: float) -> Report:
     )
 
 
-def _spent(view: MigrationView, created_at: float) -> list[dict[str, Any]]:
+def _spent(view: MigrationView, created_at: float) -> list[PhaseStayView]:
     """Each stay in a phase with its seconds; the present one up to now."""
     entered = [(Phase.CREATED, created_at), *((event.to_phase, event.at) for event in view.events)]
     left = [*(at for _, at in entered[1:]), view.now]
     return [
-        {"phase": phase.value, "entered_at": at, "seconds": round(max(0.0, end - at), 3)}
+        PhaseStayView(phase=phase, entered_at=at, seconds=round(max(0.0, end - at), 3))
         for (phase, at), end in zip(entered, left, strict=True)
     ]
 

@@ -25,7 +25,7 @@ from migrator.findings.finding import words_of
 from migrator.findings.service import TOKEN_FILE_UNUSABLE
 from state_machine.clusters.private_files import PRIVATE, read_regular, write_private
 from state_machine.origins import LOOPBACK_NAMES, in_url
-from state_machine.processes import process_mark
+from state_machine.times.process_mark import process_mark
 
 TOKEN_FILE: Final = "token"
 SERVE_FILE: Final = "serve.json"

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.commands import PROGRAM, last_words
+from state_machine.times.process_mark import process_mark
 
 LOG_TAIL_BYTES: Final = 8_000
 LOGS_KEPT: Final = 20
@@ -139,22 +140,3 @@ def is_controller(pid: int, properties: str) -> bool:
     wanted = os.path.realpath(properties)
     files = words[words.index("controller") + 1 :]
     return any(os.path.realpath(os.path.join(directory, word)) == wanted for word in files if word)
-
-
-def process_mark(pid: int) -> str | None:
-    """The start time of a living process, None when there is none. Where /proc is missing: "" for any living one."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None if Path("/proc/self").exists() or not _lives(pid) else ""
-    return None if fields[0] == "Z" else fields[19]
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -20,9 +20,9 @@ from state_machine.policy.gates import Holder
 from state_machine.policy.phase_table import PHASES, PhaseStage, phases_where
 from state_machine.policy.phases import Phase
 from state_machine.policy.rivals import is_over
-from state_machine.processes import process_mark
 from state_machine.store import Snapshot, Store
 from state_machine.tables import ObservedNode, PhaseEvent
+from state_machine.times.process_mark import process_mark
 
 UNCLAIMED: Final = (*phases_where(lambda row: row.before_takeover), Phase.ROLLING_BACK)
 """Phases of a migration that may never have come to a claim: a rollback begins before the takeover as well."""

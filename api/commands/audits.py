@@ -5,6 +5,8 @@ In:   what the command line read. Out: an exit code, and text or JSON on standar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -16,6 +18,7 @@ from migrator.model.printable import printable
 if TYPE_CHECKING:
     from migrator.audit.compare import Difference
     from migrator.audit.warm_process import Pipe
+    from migrator.node.tools.log_of_quorum import QuorumLog
 
 LINES_MAX: Final = 100
 """As many differences as a terminal is read for."""
@@ -39,19 +42,20 @@ def audit(
 
     try:
         passwords = encoder_settings(controller)
+        with _log_to_read(zookeeper, kraft, controller, out) as log:
+            report = run_audit(
+                zookeeper,
+                str(log.directory),
+                engine=engine,
+                master=master,
+                out=out,
+                allow_moved=allow_moved,
+                passwords=passwords,
+                sessions=sessions,
+            )
+            log.confirm()
     except FindingError as error:
         report = unread_report(error, engine, {"total": 0.0})
-    else:
-        report = run_audit(
-            zookeeper,
-            kraft,
-            engine=engine,
-            master=master,
-            out=out,
-            allow_moved=allow_moved,
-            passwords=passwords,
-            sessions=sessions,
-        )
     if as_json:
         print_json(report)
     else:
@@ -63,6 +67,31 @@ def audit(
             print(f"and {more:,} more differences; --json has the first {len(report.differences):,}")
         print("passed: both sides are equal" if report.same else "not passed")
     return report.exit_code
+
+
+@contextmanager
+def _log_to_read(zookeeper: str, kraft: str, controller: Path | None, out: Path | None) -> Iterator[QuorumLog]:
+    """The directory that was named, or that of a copy: of the quorum at these addresses, for this audit alone."""
+    from migrator.audit.log_plan import is_directory
+    from migrator.node.tools.log_of_quorum import QuorumLog, log_of_quorum
+
+    if is_directory(kraft):
+        yield QuorumLog(Path(kraft), lambda: None)
+        return
+    from migrator.audit.zk_source import describe_tree
+    from migrator.node.config.properties import read_config
+    from migrator.node.transport.client_security import PLAINTEXT, client_security
+    from migrator.zk.session import ZkSession
+
+    security = PLAINTEXT
+    if controller is not None:
+        config = read_config(controller)
+        security = client_security(config.security.get(config.controller_listener))
+    with ZkSession(zookeeper) as session:
+        cluster_id = describe_tree(session, zookeeper)["cluster_id"]
+    within = None if out is None or not out.absolute().parent.is_dir() else out.absolute().parent
+    with log_of_quorum(kraft, cluster_id, security, within=within) as log:
+        yield log
 
 
 def run_audit_process(directory: Path, master: str, idle_s: float, commands: Any) -> NoReturn:

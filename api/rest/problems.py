@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from api.models import Problem
+from api.models import FieldFault, Problem
 from api.views import condition_view
 from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED
@@ -104,8 +104,8 @@ def answer(found: Problem, headers: dict[str, str] | None = None) -> Response:
 
 def invalid(error: RequestValidationError, instance: str) -> Problem:
     """What was wrong, field by field; what was sent is not repeated."""
-    errors = [{"where": [str(part) for part in each["loc"]], "says": each["msg"]} for each in error.errors()]
-    first = f"{'.'.join(errors[0]['where'])}: {errors[0]['says']}" if errors else "it is not valid"
+    errors = [FieldFault(where=[str(part) for part in each["loc"]], says=each["msg"]) for each in error.errors()]
+    first = f"{'.'.join(errors[0].where)}: {errors[0].says}" if errors else "it is not valid"
     found = problem(REQUEST_NOT_UNDERSTOOD.error(reason=first), instance)
     return found.model_copy(update={"errors": errors})
 

@@ -2,7 +2,6 @@
 
 In:   what ZooKeeper says of itself, and where the log is.
 Out:  nothing, or the finding that says why the two cannot be compared.
-Elsewhere: a live quorum checks the cluster id of each Fetch itself (live_log.py).
 Source: Kafka 3.9 `meta.properties`, beside the directory of the metadata log.
 """
 
@@ -14,7 +13,6 @@ from typing import Any, Final
 import javaproperties
 
 from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
-from migrator.audit.log_plan import is_directory
 from migrator.audit.normalise import PRODUCER_IDS
 from migrator.findings.audit import AUDIT_CANNOT_READ
 
@@ -22,9 +20,7 @@ META_PROPERTIES: Final = "meta.properties"
 
 
 def cluster_of_log(kraft: str) -> str | None:
-    """The cluster id of a log directory; None of a live quorum, and where no meta.properties says one."""
-    if not is_directory(kraft):
-        return None
+    """The cluster id of a log directory; None where no meta.properties says one."""
     directory = Path(kraft)
     for each in (directory, directory.absolute().parent):
         try:
@@ -49,8 +45,8 @@ def follows_the_log(tree: dict[str, Any], rules: ExpectedDifferences) -> bool:
 
 
 def _is_identified(cluster_id: str | None, kraft: str) -> bool:
-    """Whether the log is known to be this cluster's. A live quorum has refused every other."""
-    return bool(cluster_id) and (not is_directory(kraft) or cluster_of_log(kraft) == cluster_id)
+    """Whether the log is known to be this cluster's."""
+    return bool(cluster_id) and cluster_of_log(kraft) == cluster_id
 
 
 def refuse_nothing_compared(report: AuditReport, kraft: str) -> AuditReport:

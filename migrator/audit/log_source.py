@@ -2,7 +2,8 @@
 
 In:   a metadata log directory.
 Out:  records in log order with transactions resolved, and the position up to which they go.
-Elsewhere: which batches there are (log_plan.py), a live quorum (live_log.py), what records add up to (normalise.py).
+Elsewhere: which batches there are (log_plan.py), the log of a quorum as files (migrator/node/observer), what records
+add up to (normalise.py).
 A directory is read as it is on disk, so of a quorum with several voters it may hold records that are not committed
 yet, or lack some that are; of a cluster in dual-write it has to have all that ZooKeeper has (catching_up.py).
 Source: KIP-866 and KIP-868, metadata transactions: what is inside one counts from its end on, or never.

@@ -22,8 +22,7 @@ from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences,
 from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
-from migrator.audit.live_log import read_live
-from migrator.audit.log_plan import LogPlan, begins_at, is_directory, plan_log
+from migrator.audit.log_plan import LogPlan, begins_at, plan_log
 from migrator.audit.log_source import CommittedRecords, read_planned
 from migrator.audit.log_states import NO_OFFSET, LogStates
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
@@ -60,7 +59,7 @@ def run_audit(
     passwords: EncoderSecrets | None = None,
     sessions: Any = None,
 ) -> AuditReport:
-    """kraft: a metadata log directory, or host:port[,host:port] of controllers. out: must not hold anything.
+    """kraft: a metadata log directory; it may grow meanwhile. out: must not hold anything.
 
     allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
     passwords:   the brokers' settings; None: a broker with a password in ZooKeeper is not read.
@@ -116,7 +115,7 @@ def _quick(zookeeper: str, kraft: str, rules: ExpectedDifferences, passwords: En
         refuse_foreign_log(tree, kraft)
         return quick_audit(
             session,
-            partial(read_log, kraft, tree["cluster_id"]),
+            partial(read_log, kraft),
             rules=replace(rules, in_dual_write=tree["dual_write"], ours_leads=tree["ours_leads"]),
             limits=CONSIDERATE,
             zk=tree,
@@ -138,10 +137,8 @@ def empty_directory(directory: Path) -> None:
         raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=words_of(error)) from error
 
 
-def read_log(
-    kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET, wanted: Position = NOWHERE
-) -> tuple[LogStates, Position]:
-    """What the log says, and the position up to which it goes. cluster_id: a live quorum must be of this cluster.
+def read_log(kraft: str, low: int = NO_OFFSET, wanted: Position = NOWHERE) -> tuple[LogStates, Position]:
+    """What the log says, and the position up to which it goes.
 
     low:    what keys said since this offset is kept too. Of a snapshot only what it says at its end.
     wanted: what the log has to have; it is waited for (catching_up.py).
@@ -150,17 +147,15 @@ def read_log(
     """
     for _ in range(TRIMMED_MEANWHILE):
         try:
-            return _read_log(kraft, cluster_id, low, wanted)
+            return _read_log(kraft, low, wanted)
         except FindingError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-    return _read_log(kraft, cluster_id, low, wanted)
+    return _read_log(kraft, low, wanted)
 
 
-def _read_log(kraft: str, cluster_id: str | None, low: int, wanted: Position) -> tuple[LogStates, Position]:
-    """Of a directory only headers are read until it has what is wanted."""
-    if not is_directory(kraft):
-        return read_up_to(wanted, lambda: _live_log(kraft, cluster_id, low), kraft)
+def _read_log(kraft: str, low: int, wanted: Position) -> tuple[LogStates, Position]:
+    """Only headers are read until it has what is wanted."""
 
     def look() -> tuple[LogPlan, Position]:
         plan = plan_log(Path(kraft), since=None if low == NO_OFFSET else low)
@@ -169,12 +164,6 @@ def _read_log(kraft: str, cluster_id: str | None, low: int, wanted: Position) ->
     plan = read_up_to(wanted, look, kraft)
     records = CommittedRecords()
     return _states(records, read_planned(plan, records), max(low, begins_at(plan)))
-
-
-def _live_log(kraft: str, cluster_id: str | None, low: int) -> tuple[tuple[LogStates, Position], Position]:
-    records = CommittedRecords()
-    found = _states(records, read_live(kraft, records, cluster_id), low)
-    return found, found[1]
 
 
 def _states(records: CommittedRecords, source: Iterator[Message], low: int) -> tuple[LogStates, Position]:
@@ -194,7 +183,7 @@ class RehearsalMark(msgspec.Struct):
 def rules_of(kraft: str) -> ExpectedDifferences:
     """A rehearsal is ahead by the copy's margin, and ZooKeeper may move on afterwards; a mirrored log is followed."""
     mark = Path(kraft) / REHEARSAL
-    if not is_directory(kraft) or not mark.is_file():
+    if not mark.is_file():
         return ExpectedDifferences()
     try:
         found = msgspec.json.decode(mark.read_bytes(), type=RehearsalMark)

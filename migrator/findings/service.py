@@ -127,9 +127,10 @@ NOT_CONFIRMED = Finding(
 
 SERVICE_SILENT = Finding(
     code="Z2K-4018",
-    says="The service at {url} does not answer: {reason}.",
+    says="The service at {url} gives no answer that can be read: {reason}.",
     means="The state of the migration is unknown. The controllers go on without the service.",
-    remedy="Start `zk2kraft serve`, or give the right address with --url or ZK2KRAFT_URL.",
+    remedy="Start `zk2kraft serve`, or give the right address with --url or ZK2KRAFT_URL. If the answer is of another "
+    "release, use the command line of that release.",
 )
 
 NOT_OBSERVED = Finding(
@@ -297,10 +298,10 @@ DATABASE_SILENT = Finding(
 LOG_NOT_COPIED = Finding(
     code="Z2K-4117",
     says="The metadata log of controllers on other hosts could not be read: {reason}.",
-    means="Where the controllers' directories are elsewhere, an audit reads the log from the leader. This audit has no "
+    means="Where no directory of a controller is at hand, an audit reads the log from the leader. This audit has no "
     "result.",
-    remedy="Check that the service reaches `controller.quorum.voters` of the controllers' file, with its certificates. "
-    "Then run the audit again.",
+    remedy="Check that this host reaches `controller.quorum.voters` of the controllers' file, with its certificates. "
+    "A command that audits learns from `--controller FILE` how to speak to them. Then run the audit again.",
 )
 
 ADDRESS_NOT_DECLARED = Finding(

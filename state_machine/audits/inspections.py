@@ -19,12 +19,12 @@ import structlog
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import INSPECTION_FAILED
+from migrator.node.observer.log_copy import LogFiles, followed_log
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
-from state_machine.clusters.log_copy import COPY_LOOK_S, LogFiles, followed_log
-from state_machine.clusters.observe import Observation, log_of_inventory
+from state_machine.clusters.observe import Observation, reader_of_inventory
 from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.phase_table import phases_where
@@ -236,8 +236,8 @@ class Inspections:
         self._copies.add(copy)
         try:
             files = await asyncio.to_thread(LogFiles, copy)
-            observer = await asyncio.to_thread(log_of_inventory, snapshot.inventory, files, COPY_LOOK_S)
-            async with followed_log(observer) as followed:
+            reader = await asyncio.to_thread(reader_of_inventory, snapshot.inventory, files)
+            async with followed_log(reader) as followed:
                 await self._compare(snapshot.inventory, run, copy, out, followed.confirm)
         finally:
             await asyncio.to_thread(shutil.rmtree, copy, ignore_errors=True)

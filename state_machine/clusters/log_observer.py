@@ -2,21 +2,20 @@
 
 In:   the voters' addresses and how to speak to them.
 Out:  `LogObservation`: registrations, replicas, the state of the migration, how far each voter is.
-Elsewhere: what a controller of ours says of itself (control.py), what the observation means (policy/road_gates.py).
-Rules: Fetch with replica id -1 changes nothing in the quorum. Only what is below the high watermark counts. What cannot
-be read is a problem in words, and the figures of the observation before do not take its place.
-Source: KIP-595 (Fetch, DescribeQuorum), KIP-630 (FetchSnapshot); Kafka 3.9 `ClusterControlManager.registerController`.
+Elsewhere: reading it (migrator/node/observer/log_reader.py), what a controller of ours says of itself (control.py),
+what the observation means (policy/road_gates.py).
+Rules: what cannot be read is a problem in words, and the figures of the observation before do not take its place.
+Source: Kafka 3.9 `ClusterControlManager.registerController`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -29,57 +28,30 @@ from migrator.model.partition_figures import PartitionCounter, PartitionFigures
 from migrator.model.values import Broker, Controller
 from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
-from migrator.node.transport.broker_client import BrokerConnection
+from migrator.node.observer.log_reader import ANSWER_S, METADATA_TOPIC, LogReader, NoLeaderError
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.raft.types import SnapshotId
-from migrator.wire.batch import TornBatchError, peek, read_batches
+from migrator.wire.batch import read_batches
 from migrator.wire.messages.configs import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from migrator.wire.messages.raft import (
-    DescribeQuorumPartition,
     DescribeQuorumPartitionResult,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    DescribeQuorumTopic,
     EndQuorumEpochPartition,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     EndQuorumEpochTopic,
     PreferredCandidate,
 )
-from migrator.wire.messages.replication import (
-    FetchPartition,
-    FetchPartitionResult,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotPartition,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    FetchSnapshotTopic,
-    FetchTopic,
-    WireSnapshotId,
-)
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
-DESCRIBE_VERSION: Final = 1
-NOT_LEADER: Final = 6
-"""Error NOT_LEADER_OR_FOLLOWER: any voter but the leader answers DescribeQuorum with it."""
 END_VERSION: Final = 1
-FETCH_VERSION: Final = 13
-SNAPSHOT_VERSION: Final = 0
 API_VERSIONS_VERSION: Final = 3
 UPDATE_FEATURES_VERSION: Final = 1
 RAISE_S: Final = 30.0
-FETCH_BYTES_MAX: Final = 8 << 20
-SNAPSHOT_BYTES_MAX: Final = 1 << 30
 LOOK_S: Final = 4.0
 """Longest look; a log that is longer than one look can read is read on by the next one."""
-ANSWER_S: Final = 2.0
 SOFTWARE_EVERY_S: Final = 3.0
 SOFTWARE_ANSWER_S: Final = 1.0
 """A voter that is silent may not take the look's time."""
-ON_A_THREAD_BYTES: Final = 1 << 16
 NOT_KNOWN: Final[Mapping[int, int]] = {}
 NO_OP_KEY: Final = 20
 MIGRATION_KEY: Final = 21
@@ -227,16 +199,34 @@ class LogObservation(msgspec.Struct, frozen=True):
         return next((each for each in self.voters if each.id == node_id), None)
 
 
-class NoLeaderError(OSError):
-    """Every voter says that it does not lead, or nothing listens at its address."""
+class _Replayed:
+    """What the log says so far, as a sink of what is read."""
 
+    blocks = False
 
-class LogSink(Protocol):
-    """Who keeps what is read, as it is on the wire. Called on threads, one call after the other."""
+    def __init__(self) -> None:
+        self.begin()
 
-    def begin(self) -> None: ...
-    def snapshot(self, content: bytes, snapshot: SnapshotId) -> None: ...
-    def batches(self, data: bytes) -> None: ...
+    def begin(self) -> None:
+        self.replay = LogReplay()
+        self.counter = PartitionCounter()
+        self.migration_at = -1
+        self.data_end = 0
+
+    def snapshot(self, content: bytes, snapshot: SnapshotId) -> None:
+        replay = _of_snapshot(content, snapshot)
+        self.begin()
+        self.replay, self.data_end = replay, snapshot.end_offset
+
+    def batches(self, data: bytes) -> None:
+        for batch in read_batches(data):
+            for offset, value in enumerate(batch.values, batch.base_offset):
+                key = value[1] if len(value) > 1 else -1
+                if key == MIGRATION_KEY:
+                    self.migration_at = offset
+                if key != NO_OP_KEY:
+                    self.data_end = offset + 1
+        self.replay.apply(data)
 
 
 class LogObserver:
@@ -247,35 +237,24 @@ class LogObserver:
         voters: Sequence[VoterAddress],
         cluster_id: str | None,
         security: ClientSecurity = PLAINTEXT,
-        sink: LogSink | None = None,
         look_s: float = LOOK_S,
     ) -> None:
-        """sink: gets what is read before it counts as read. look_s: longest look."""
-        self._sink = sink
+        """look_s: longest look."""
         self._look_s = look_s
         self._voters = tuple(voters)
         self._cluster_id = cluster_id
-        self._connections = {
-            voter.id: BrokerConnection(voter.host, voter.port, "zk2kraft-service", security) for voter in voters
-        }
-        self._leader: int | None = None
+        self._said = _Replayed()
+        self.reader = LogReader(voters, cluster_id, self._said, security)
         self._software: dict[int, VoterSoftware] = {}
         self._asked_at: float | None = None
-        self._begin()
-
-    @property
-    def end(self) -> int:
-        """The offset behind the last record that was read."""
-        return self._replay.end
 
     @property
     def image(self) -> Image:
         """Committed, as of the last look."""
-        return self._replay.image
+        return self._said.replay.image
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
+        self.reader.close()
 
     async def look(self, now: float, min_isr: Mapping[int, int] = NOT_KNOWN) -> LogObservation:
         """Read up to what is committed. Never raises for what a network or a peer does.
@@ -284,19 +263,19 @@ class LogObserver:
         """
         try:
             async with asyncio.timeout(self._look_s):
-                quorum = await self._describe()
-                await self._read_to(quorum)
+                quorum = await self.reader.read()
                 await self._ask_software(now)
-                self._counter.min_isr_of_files = min_isr
-                figures = await asyncio.to_thread(self._counter.count, self._replay.image)
+                counter = self._said.counter
+                counter.min_isr_of_files = min_isr
+                figures = await asyncio.to_thread(counter.count, self.image)
         except TimeoutError:
             return LogObservation(now, f"the quorum did not answer within {self._look_s:.0f} s")
         except NoLeaderError as error:
             return LogObservation(now, words_of(error), no_leader=True)
         except (OSError, FindingError) as error:
             return LogObservation(now, words_of(error))
-        if self._replay.end < quorum.high_watermark:
-            return LogObservation(now, f"read up to offset {self._replay.end} of {quorum.high_watermark}")
+        if self.reader.end < quorum.high_watermark:
+            return LogObservation(now, f"read up to offset {self.reader.end} of {quorum.high_watermark}")
         return self._summed_up(now, quorum, figures)
 
     async def ask_to_lead(self, node: int, observed: LogObservation) -> None:
@@ -308,7 +287,7 @@ class LogObserver:
             0, observed.leader or 0, observed.epoch, preferred_candidates=(PreferredCandidate(node),)
         )
         request = EndQuorumEpochRequest(self._cluster_id, (EndQuorumEpochTopic(METADATA_TOPIC, (partition,)),))
-        answer = await self._connections[node].ask(request, END_VERSION, EndQuorumEpochResponse, ANSWER_S)
+        answer = await self.reader.connections[node].ask(request, END_VERSION, EndQuorumEpochResponse, ANSWER_S)
         errors = [each.error_code for topic in answer.topics for each in topic.partitions if each.error_code]
         if answer.error_code or errors:
             raise OSError(f"controller {node} answers EndQuorumEpoch with error {answer.error_code or errors[0]}")
@@ -323,7 +302,7 @@ class LogObserver:
     async def _api_versions(self, node: int, within_s: float) -> tuple[ApiVersionsResponse, SupportedFeatureKey]:
         """What a node supports, with its range of metadata.version. Raises OSError or TimeoutError."""
         request = ApiVersionsRequest(client_software_name="zk2kraft-service", client_software_version="1")
-        answer = await self._connections[node].ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, within_s)
+        answer = await self.reader.connections[node].ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, within_s)
         supported = next((each for each in answer.supported_features if each.name == METADATA_VERSION), None)
         if answer.error_code or supported is None:
             raise OSError(f"controller {node} answers ApiVersions without metadata.version (error {answer.error_code})")
@@ -350,7 +329,7 @@ class LogObserver:
         request = UpdateFeaturesRequest(
             timeout_ms=int(RAISE_S * 1000), feature_updates=(FeatureUpdateKey(METADATA_VERSION, level, upgrade_type=1),)
         )
-        answer = await self._connections[observed.leader].ask(
+        answer = await self.reader.connections[observed.leader].ask(
             request, UPDATE_FEATURES_VERSION, UpdateFeaturesResponse, RAISE_S
         )
         said = [(answer.error_code, answer.error_message)]
@@ -359,175 +338,20 @@ class LogObserver:
             if code:
                 raise OSError(f"controller {observed.leader} answers error {code}: {words}")
 
-    def _begin(self) -> None:
-        self._replay = LogReplay()
-        self._counter = PartitionCounter()
-        self._last_epoch = 0
-        self._migration_at = -1
-        self._data_end = 0
-
-    # --- who leads -----------------------------------------------------------------------------------------
-
-    async def _describe(self) -> DescribeQuorumPartitionResult:
-        """Ask the last leader first. Raises OSError when no voter is found to lead: `NoLeaderError` when none does.
-
-        A voter that is silent, or that cannot be reached, may lead; one whose address refuses the connection does not.
-        """
-        reasons, certain = [], bool(self._voters)
-        for voter in sorted(self._voters, key=lambda each: each.id != self._leader):
-            try:
-                found = await self._describe_at(voter.id)
-            except (OSError, TimeoutError, FindingError) as error:
-                reasons.append(f"{voter.id}: {words_of(error)}")
-                certain = certain and _refuses(error)
-                continue
-            if found is not None:
-                self._leader = voter.id
-                return found
-            reasons.append(f"{voter.id} does not lead")
-        self._leader = None
-        raise (NoLeaderError if certain else OSError)("; ".join(reasons) or "no voter is known")
-
-    async def _describe_at(self, node: int) -> DescribeQuorumPartitionResult | None:
-        """None: it says that it does not lead. Raises OSError for any other answer: it may lead."""
-        topic = DescribeQuorumTopic(METADATA_TOPIC, (DescribeQuorumPartition(0),))
-        request = DescribeQuorumRequest((topic,))
-        answer = await self._connections[node].ask(request, DESCRIBE_VERSION, DescribeQuorumResponse, ANSWER_S)
-        if answer.error_code or not answer.topics or not answer.topics[0].partitions:
-            raise OSError(f"it answers DescribeQuorum with error {answer.error_code}")
-        partition = answer.topics[0].partitions[0]
-        if partition.error_code not in (0, NOT_LEADER):
-            raise OSError(f"it answers DescribeQuorum with error {partition.error_code}")
-        return None if partition.error_code or partition.leader_id != node else partition
-
-    # --- the log -------------------------------------------------------------------------------------------
-
-    async def _read_to(self, quorum: DescribeQuorumPartitionResult) -> None:
-        while self._replay.end < quorum.high_watermark:
-            answer = await self._fetch(quorum)
-            if answer.snapshot_id.end_offset >= 0:
-                await self._fetch_snapshot(quorum, SnapshotId(answer.snapshot_id.end_offset, answer.snapshot_id.epoch))
-                continue
-            if answer.diverging_epoch.end_offset >= 0:
-                await _undivided(self._begin_anew)
-                continue
-            if answer.error_code:
-                raise OSError(f"controller {quorum.leader_id} answers Fetch with error {answer.error_code}")
-            if not await self._take(bytes(answer.records or b""), quorum.high_watermark):
-                return
-
-    async def _fetch(self, quorum: DescribeQuorumPartitionResult) -> FetchPartitionResult:
-        partition = FetchPartition(
-            partition=0,
-            current_leader_epoch=quorum.leader_epoch,
-            fetch_offset=self._replay.end,
-            last_fetched_epoch=self._last_epoch,
-            partition_max_bytes=FETCH_BYTES_MAX,
-        )
-        topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
-        request = FetchRequest(cluster_id=self._cluster_id, replica_id=-1, max_wait_ms=0, topics=(topic,))
-        answer = await self._connections[quorum.leader_id].ask(request, FETCH_VERSION, FetchResponse, ANSWER_S)
-        if answer.error_code or not answer.responses or not answer.responses[0].partitions:
-            raise OSError(f"controller {quorum.leader_id} answers Fetch with error {answer.error_code}")
-        return answer.responses[0].partitions[0]
-
-    async def _take(self, data: bytes, high_watermark: int) -> bool:
-        """Apply the committed batches of `data`; False when there is none."""
-        position, epoch = 0, self._last_epoch
-        while position < len(data):
-            try:
-                header = peek(data, position)
-            except TornBatchError:
-                break
-            if position + header.size > len(data) or header.last_offset >= high_watermark:
-                break
-            position, epoch = position + header.size, header.leader_epoch
-        if not position:
-            return False
-        if position > ON_A_THREAD_BYTES or self._sink is not None:
-            await _undivided(self._keep, data[:position], epoch)
-        else:
-            self._keep(data[:position], epoch)
-        return True
-
-    def _keep(self, data: bytes, epoch: int) -> None:
-        """A sink that cannot write leaves the place in the log where it is."""
-        if self._sink is not None:
-            self._sink.batches(data)
-        self._apply(data)
-        self._last_epoch = epoch
-
-    def _begin_anew(self) -> None:
-        if self._sink is not None:
-            self._sink.begin()
-        self._begin()
-
-    def _apply(self, data: bytes) -> None:
-        for batch in read_batches(data):
-            for offset, value in enumerate(batch.values, batch.base_offset):
-                key = value[1] if len(value) > 1 else -1
-                if key == MIGRATION_KEY:
-                    self._migration_at = offset
-                if key != NO_OP_KEY:
-                    self._data_end = offset + 1
-        self._replay.apply(data)
-
-    async def _fetch_snapshot(self, quorum: DescribeQuorumPartitionResult, snapshot: SnapshotId) -> None:
-        """Begin anew with a snapshot: the log does not reach back to where we are."""
-        with tempfile.TemporaryFile() as file:
-            size, position = 1, 0
-            while position < size:
-                part = FetchSnapshotPartition(
-                    partition=0,
-                    current_leader_epoch=quorum.leader_epoch,
-                    snapshot_id=WireSnapshotId(snapshot.end_offset, snapshot.epoch),
-                    position=position,
-                )
-                request = FetchSnapshotRequest(
-                    cluster_id=self._cluster_id,
-                    replica_id=-1,
-                    max_bytes=FETCH_BYTES_MAX,
-                    topics=(FetchSnapshotTopic(METADATA_TOPIC, (part,)),),
-                )
-                connection = self._connections[quorum.leader_id]
-                answer = await connection.ask(request, SNAPSHOT_VERSION, FetchSnapshotResponse, ANSWER_S)
-                if answer.error_code or not answer.topics or not answer.topics[0].partitions:
-                    raise OSError(f"FetchSnapshot is answered with error {answer.error_code}")
-                piece = answer.topics[0].partitions[0]
-                data = bytes(piece.unaligned_records or b"")
-                if piece.error_code or not data or piece.size > SNAPSHOT_BYTES_MAX:
-                    raise OSError(f"snapshot {snapshot} cannot be read: error {piece.error_code}, {piece.size} bytes")
-                file.write(data)
-                size, position = piece.size, position + len(data)
-            file.seek(0)
-            content = file.read()
-        await _undivided(self._begin_with, content, snapshot)
-
-    def _begin_with(self, content: bytes, snapshot: SnapshotId) -> None:
-        replay = _replayed(content, snapshot)
-        if self._sink is not None:
-            self._sink.snapshot(content, snapshot)
-        self._begin()
-        self._replay = replay
-        self._last_epoch = snapshot.epoch
-        self._data_end = snapshot.end_offset
-
-    # --- what it says --------------------------------------------------------------------------------------
-
     def _summed_up(
         self, now: float, quorum: DescribeQuorumPartitionResult, figures: PartitionFigures
     ) -> LogObservation:
-        image = self._replay.image
+        said, image = self._said, self.image
         return LogObservation(
             at=now,
-            problem="a metadata transaction is open" if self._replay.transaction_open else "",
+            problem="a metadata transaction is open" if said.replay.transaction_open else "",
             leader=quorum.leader_id,
             epoch=quorum.leader_epoch,
             high_watermark=quorum.high_watermark,
-            offset=self._replay.end - 1,
+            offset=said.replay.end - 1,
             migration=image.migration.name,
-            migration_at=self._migration_at,
-            data_end=self._data_end,
+            migration_at=said.migration_at,
+            data_end=said.data_end,
             metadata_version=image.metadata_version,
             brokers=tuple(_broker(each, figures) for _, each in sorted(image.brokers.items())),
             controllers=tuple(_controller(each) for _, each in sorted(image.controllers.items())),
@@ -551,24 +375,7 @@ class LogObserver:
         )
 
 
-def _refuses(error: Exception) -> bool:
-    """Whether nothing listens there. For a name with several addresses, asyncio makes one OSError of all texts."""
-    said = str(error)
-    failed, refused = said.count("Connect call failed"), said.count(f"[Errno {errno.ECONNREFUSED}] Connect call failed")
-    return isinstance(error, ConnectionRefusedError) or 0 < failed == refused
-
-
-async def _undivided(work: Callable[..., None], *arguments: Any) -> None:
-    """Do blocking work on a thread, to its end: a look that is cancelled waits for it, so that no two are at work."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
-
-
-def _replayed(content: bytes, snapshot: SnapshotId) -> LogReplay:
+def _of_snapshot(content: bytes, snapshot: SnapshotId) -> LogReplay:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "snapshot"
         path.write_bytes(content)

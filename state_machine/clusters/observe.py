@@ -27,6 +27,7 @@ from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKE
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
 from migrator.node.config.properties import NodeConfig, read_config
+from migrator.node.observer.log_reader import LogReader, LogSink
 from migrator.node.transport.client_security import client_security
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
@@ -34,7 +35,7 @@ from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, parse
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
-from state_machine.clusters.log_observer import LOOK_S, NOT_KNOWN, LogObservation, LogObserver, LogSink, VoterLevels
+from state_machine.clusters.log_observer import NOT_KNOWN, LogObservation, LogObserver, VoterLevels
 from state_machine.clusters.zookeeper_partitions import PartitionSource, ZooKeeperPartitions
 from state_machine.policy.gates import Holder
 from state_machine.times.stretches import Moment, ObservedTime, gone_on, passed
@@ -257,12 +258,16 @@ class LogSource(Protocol):
     def close(self) -> None: ...
 
 
-def log_of_inventory(inventory: ClusterInventory, sink: LogSink | None = None, look_s: float = LOOK_S) -> LogObserver:
+def log_of_inventory(inventory: ClusterInventory) -> LogObserver:
     """Voters and how to speak to them are as in the controllers' files. Blocks; raises what is wrong with the files."""
     config = first_config(inventory)
-    return LogObserver(
-        config.voters, None, client_security(config.security.get(config.controller_listener)), sink, look_s
-    )
+    return LogObserver(config.voters, None, client_security(config.security.get(config.controller_listener)))
+
+
+def reader_of_inventory(inventory: ClusterInventory, sink: LogSink) -> LogReader:
+    """The same, for who wants the log and not what it says."""
+    config = first_config(inventory)
+    return LogReader(config.voters, None, sink, client_security(config.security.get(config.controller_listener)))
 
 
 class ClusterObserver:

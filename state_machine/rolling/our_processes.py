@@ -14,10 +14,11 @@ from migrator.findings.road import CONTROLLER_NOT_LEFT
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction
 from state_machine.clusters.remote_ports import accepts
-from state_machine.processes import Launcher, process_mark
+from state_machine.processes import Launcher
 from state_machine.rolling.kind import performed
 from state_machine.rolling.round import NodeTask
 from state_machine.store import Snapshot
+from state_machine.times.process_mark import process_mark
 
 LEAVE_S: Final = 60.0
 """A controller of ours that is asked to stop ends within seconds."""

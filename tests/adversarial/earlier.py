@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LAST_WITH_SCHEMA_2: Final = "8481faa"
 """The last commit before schema 0003 of the database. Its status of a controller lacks keys that today's has, it knows
 no road behind dual-write, and of the settings of the service only half."""
+LAST_WITH_SCHEMA_3: Final = "e48f2edd"
+"""A commit with schema 0003, which knows the whole road."""
 DEADLINE_S: Final = 120.0
 PATH_OF_CODE: Final = "PYTHONPATH"
 ASKS: Final = """

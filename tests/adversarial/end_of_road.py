@@ -39,7 +39,12 @@ from tests.adversarial.stories_forward import (
     zookeeper_and_controllers_dead,
 )
 from tests.adversarial.stories_later import later_kafka_in_dual_write, later_kafka_in_soak
-from tests.adversarial.stories_versions import LAST_WITH_SCHEMA_2, brokers_of_3_6, upgraded_in_dual_write
+from tests.adversarial.stories_versions import (
+    LAST_WITH_SCHEMA_2,
+    brokers_of_3_6,
+    upgraded_in_dual_write,
+    upgraded_in_the_roll,
+)
 
 STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
     each.__name__: each
@@ -67,6 +72,7 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         back_by_command_line,
         controllers_on_other_hosts,
         upgraded_in_dual_write,
+        upgraded_in_the_roll,
         brokers_of_3_6,
     )
 }

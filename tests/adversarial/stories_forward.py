@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,7 +36,9 @@ from migrator.wire.records import decode_record
 from migrator.zk import paths
 from tests.adversarial.stories_support import (
     MIGRATION,
+    NOT_DONE_YET,
     POST_MIGRATION,
+    REFUSED,
     ByCommandLine,
     create,
     wait_observed,
@@ -138,11 +141,56 @@ def wait_newer_snapshot(cluster: LabCluster, log: Path, than: int, prefix: str) 
 # --- the stories ------------------------------------------------------------------------------------------
 
 
+class WaitingCommands(ByCommandLine):
+    """Each command waits for its outcome, and what it ended with is kept."""
+
+    waits = ("--wait", "600")
+
+    def __init__(
+        self, laboratory: Laboratory, name: str = "service", **settings: str | float | bool | list[str]
+    ) -> None:
+        super().__init__(laboratory, name, **settings)
+        self.codes: dict[tuple[str, str | None], set[int]] = defaultdict(set)
+
+    def ended(self, word: str, to: str | None, exit_code: int) -> None:
+        super().ended(word, to, exit_code)
+        self.codes[word, to].add(exit_code)
+
+
+STEPS: Final = ("PREFLIGHT", "QUORUM", "TAKEOVER", "ROLLING_BROKERS", "REPLACING_CONTROLLERS", "FINALIZING")
+
+
 def by_command_line(laboratory: Laboratory) -> None:
-    """Every step from PREFLIGHT to FINALIZING, and the approval, by `zk2kraft` as a process of its own."""
-    stage = RoadStage(laboratory, service=ByCommandLine)
+    """Every step from PREFLIGHT to FINALIZING, and the approval, by `zk2kraft` as a process of its own, which waits and
+    ends with 0. A gate that closes again between a look and the step is 4, and the step is asked for again.
+    """
+    stage = RoadStage(laboratory, service=WaitingCommands)
+    service = stage.service
+    assert isinstance(service, WaitingCommands)
     stage.to_dual_write()
+    for words, expected in (
+        (("status",), 0),
+        (("gates",), 0),
+        (("audits", "--request", "--engine", "quick"), 0),
+        (("report",), 0),
+        (("change-report",), 0),
+        (("advance", "--to", "SOAK"), REFUSED),
+        (("abort",), REFUSED),
+        (("approve", "--to", "FINALIZING"), REFUSED),
+        (("pause", "--reason", "lunch"), 0),
+        (("gates",), REFUSED),
+        (("advance", "--to", "ROLLING_BROKERS"), REFUSED),
+        (("resume",), 0),
+    ):
+        done = service.command(stage.migration, *words)
+        assert done.returncode == expected, (words, done.returncode, done.stdout, done.stderr)
     assert stage.to_the_end()["phase"] == "COMPLETED"
+    assert service.command(stage.migration, "rollback").returncode == REFUSED, "nothing leads back"
+    assert service.command(stage.migration, "finalize-version").returncode == REFUSED, "3.9 has no later level"
+    assert service.command(stage.migration, "approve", "--to", "COMPLETED").returncode == NOT_DONE_YET
+    for step in STEPS:
+        assert 0 in service.codes["advance", step] <= {0, REFUSED}, service.codes
+    assert service.codes["approve", "FINALIZING"] == {0}, service.codes
     stage.assert_proven()
 
 

@@ -30,7 +30,8 @@ from tests.e2e.support import HANGS_AFTER_S, wait_for
 MIGRATION, POST_MIGRATION = "MIGRATION", "POST_MIGRATION"
 NOT_DONE_YET: Final = 5
 """Exit code of a step that was accepted."""
-COMMAND_S: Final = 240.0
+REFUSED: Final = 4
+COMMAND_S: Final = 900.0
 STANDS_S: Final = 3.0
 """A voter that was asked and is not elected after so long is asked again."""
 
@@ -38,22 +39,28 @@ STANDS_S: Final = 3.0
 class ByCommandLine(LabService):
     """Each step is asked for by a command of its own, as an operator at a terminal does."""
 
+    waits: tuple[str, ...] = ("--no-wait",)
+
     def operation(
         self, migration: int, word: str, to: str | None = None, reason: str = "", who: str = "laboratory"
     ) -> dict[str, Any]:
-        words = ["--json", "--no-wait"]
+        words = ["--json", *self.waits]
         words += ["--to", to] if to else []
         words += ["--reason", reason] if reason else []
         if word == "approve":
             shown = self.command(migration, word, "--json", "--to", to or "FINALIZING", who=who)
             words += ["--digest", json.loads(shown.stdout)["digest"]]
         done = self.command(migration, word, *words, who=who)
-        if done.returncode not in (0, NOT_DONE_YET):
+        self.ended(word, to, done.returncode)
+        refused_later = done.returncode == REFUSED and "operation" in json.loads(done.stdout or "{}")
+        if done.returncode not in (0, NOT_DONE_YET) and not refused_later:
             said = f"{done.stdout} {done.stderr}"
             raise TOOL_FAILED.error(tool=f"zk2kraft {word}", exit_code=done.returncode, output=said)
-        print(f"zk2kraft {word} --to {to}: exit code {done.returncode}", flush=True)
         mine = [each for each in self.view(migration)["operations"] if (each["operation"], each["who"]) == (word, who)]
         return {"operation": max(mine, key=lambda each: int(each["id"]))}
+
+    def ended(self, word: str, to: str | None, exit_code: int) -> None:
+        print(f"zk2kraft {word} --to {to}: exit code {exit_code}", flush=True)
 
     def command(
         self, migration: int, word: str, *words: str, who: str = "laboratory"

@@ -24,7 +24,7 @@ from migrator.lab.classes import prepared
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk import paths
-from tests.adversarial.earlier import LAST_WITH_SCHEMA_2, Earlier, ServiceOfEitherRelease
+from tests.adversarial.earlier import LAST_WITH_SCHEMA_2, LAST_WITH_SCHEMA_3, Earlier, ServiceOfEitherRelease
 from tests.adversarial.stories_support import create, wait_observed, wait_whole
 from tests.e2e.quorums import ruling, wait_ruling
 from tests.e2e.road_stage import RoadStage
@@ -208,6 +208,33 @@ def upgraded_in_dual_write(laboratory: Laboratory, commit: str = LAST_WITH_SCHEM
     keys = {name: sorted(stage.said_by[old] - stage.said_by[not old]) for name, old in (("-", True), ("+", False))}
     print(f"keys of a status: {keys}", flush=True)
     assert stage.to_the_end()["phase"] == "COMPLETED"
+    stage.assert_proven()
+
+
+def upgraded_in_the_roll(laboratory: Laboratory, commit: str = LAST_WITH_SCHEMA_3) -> None:
+    """The service of an earlier commit is killed in ROLLING_BROKERS, one broker whole and the next one under way. The
+    present code goes on with its database to the end. Voters run the earlier code until stock takes their place.
+    """
+    stage = MixedStage(laboratory, commit)
+    stage.to_dual_write()
+    stage.change("before-the-roll")
+    stage.advance("ROLLING_BROKERS")
+
+    def why_not(view: dict[str, Any]) -> str | None:
+        steps = {(each["role"], each["node_id"]): each["step"] for each in view["road"]["nodes"]}
+        whole, others = [each for each in steps.values() if each == "WHOLE"], len(steps)
+        return None if whole and others > len(whole) else str(steps)
+
+    stage.wait_view(why_not)
+    stage.service.process.kill()
+    assert stage.schema() == stage.earlier.schema
+    stage.service.earlier = None
+    stage.service.start()
+    assert not stage.earlier.runs(stage.service.process.pid)
+    assert stage.schema() == stage.earlier.schema_now
+    assert len(stage.copies()) == (stage.earlier.schema != stage.earlier.schema_now), "the database of before is kept"
+    assert stage.to_the_end()["phase"] == "COMPLETED"
+    stage.assert_one_at_a_time()
     stage.assert_proven()
 
 

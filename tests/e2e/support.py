@@ -100,10 +100,15 @@ def wait_zookeeper_rules(cluster: LabCluster, deadline_s: float = HANGS_AFTER_S)
 
 
 def audit(
-    cluster: LabCluster, kraft: Path | str, engine: str = "quick", exits: Collection[int] = (0, 1)
+    cluster: LabCluster,
+    kraft: Path | str,
+    engine: str = "quick",
+    exits: Collection[int] = (0, 1),
+    controller: Path | None = None,
 ) -> dict[str, Any]:
-    """Our audit, as anybody would run it."""
+    """Our audit, as anybody would run it. kraft: a directory, or the address of a controller."""
     command = [sys.executable, "-m", "api", "audit", "-z", cluster.zookeeper_connect, "--kraft", str(kraft)]
+    command += [] if controller is None else ["--controller", str(controller)]
     done = subprocess.run(
         [*command, "--engine", engine, "--json"], capture_output=True, text=True, timeout=AUDIT_DEADLINE_S
     )
@@ -111,8 +116,8 @@ def audit(
     return dict(json.loads(done.stdout))
 
 
-def assert_same(cluster: LabCluster, kraft: Path | str) -> None:
-    report = audit(cluster, kraft)
+def assert_same(cluster: LabCluster, kraft: Path | str, controller: Path | None = None) -> None:
+    report = audit(cluster, kraft, controller=controller)
     assert report["same"], report["differences"]
 
 

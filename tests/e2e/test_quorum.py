@@ -9,6 +9,7 @@ import pytest
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.quorums import PATIENT, TOPICS, committed, start, three_controllers, wait_ruling
@@ -177,6 +178,7 @@ def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_lo
             lambda: None if follower.status()["log"]["offset"] >= offset else str(follower.status()["log"]),
             "the follower has everything again",
         )
+        assert_same(cluster, f"{HOST}:{leader.spec.port}")  # an audit from elsewhere begins with its snapshot
         text = dump_metadata_log(laboratory, snapshots(leader)[-1])
         assert "TOPIC_RECORD" in text
         assert "Error" not in text

@@ -24,7 +24,7 @@ from migrator.node.transport.client_security import client_security
 from migrator.node.transport.security import ListenerSecurity, SaslLogin, SaslSettings, read_security
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from tests.e2e.quorums import PATIENT, wait_ruling
-from tests.e2e.support import HANGS_AFTER_S, LONG_WINDOW, assert_same, produce, wait_for
+from tests.e2e.support import HANGS_AFTER_S, LONG_WINDOW, assert_same, audit, produce, wait_for
 from tests.e2e.two_kinds import two_kinds
 from tests.support.certificates import Authority
 
@@ -101,6 +101,10 @@ def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(la
     cluster.create_topics(["made-afterwards"])
     produce(cluster, "made-afterwards", 100)
     assert_same(cluster, successor.data)
+    addresses = ",".join(f"{HOST}:{each.spec.port}" for each in ours)  # one of them is dead
+    assert_same(cluster, addresses, controller=successor.properties_file)
+    (refused,) = audit(cluster, addresses, exits=[2])["differences"]
+    assert "Z2K-4117" in str(refused), "nobody is logged in without the file"
 
     renew(authority, renewed, both)
     broker = cluster.brokers[0]

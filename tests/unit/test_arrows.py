@@ -240,7 +240,7 @@ def test_no_two_parts_of_a_package_need_each_other(package: str) -> None:
 
 
 NODE: Final = (
-    *("background", "on_thread", "log", "transport", "zookeeper", "config", "brokers"),
+    *("background", "on_thread", "log", "transport", "zookeeper", "config", "observer", "brokers"),
     *("quorum", "leader", "driver", "listener", "tools", "process"),
 )
 """The parts of a controller process, lowest first: each imports only what stands before it."""
@@ -254,6 +254,19 @@ def test_the_parts_of_a_controller_process_stand_in_their_order() -> None:
         if NODE.index(target) >= NODE.index(part)
     ]
     assert not turned, "\n".join(turned)
+
+
+def test_the_log_of_a_quorum_has_one_reader() -> None:
+    """Beside the voters, who fetch from each other. There were two, and only one of them knew snapshots."""
+    asking = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if "FetchRequest(" in path.read_text()
+        for node in ast.walk(tree_of(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "FetchRequest"
+    }
+    assert asking == {"migrator/node/observer/log_reader.py", "migrator/node/quorum/peers.py"}
 
 
 @pytest.mark.parametrize("package", packages_with_modules())

@@ -12,10 +12,9 @@ Elsewhere: reading (sources.py), bringing together (fold.py), judging (compare.p
 A look is two passes: both sides into `inputs`, and `inputs` shuffled by subject into `judged`. Counts come by
 observation. Every row that was written has to be read again and judged, or the look says nothing (Z2K-2201): lost
 files, or a directory that the executors do not share, would pass for two sides without anything.
-A live quorum is first read into segments in a scratch directory, which is deleted at the end like all that Spark
-spills: raw records may hold secrets, and the Parquet files do not. Nothing here collects rows: the driver sees counts,
-transaction markers, what could not be read, and the first differences. With a master that is not `local[...]` the
-directory has to be on storage that all executors share.
+What Spark spills is deleted at the end: raw records may hold secrets, and the Parquet files do not. Nothing here
+collects rows: the driver sees counts, transaction markers, what could not be read, and the first differences. With a
+master that is not `local[...]` the directory has to be on storage that all executors share.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ from migrator.audit.compare import (
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
-from migrator.audit.live_log import LiveLog, fetch_into
-from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, is_directory, plan_log, splits_behind
+from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, plan_log, splits_behind
 from migrator.audit.log_source import dropped_ranges
 from migrator.audit.log_states import OffsetRange
 from migrator.audit.passwords import EncoderSecrets, Secrets
@@ -189,7 +187,7 @@ def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
             mirrored = mirrored_position(session) if follows_the_log(tree, request.rules) else NOWHERE
         refuse_foreign_log(tree, request.kraft)
         fingerprints = kept_facts(request.rules.read).fingerprints if request.rules.read else SecretFingerprints()
-        log = _LogInput(request.kraft, scratch, fingerprints, tree["cluster_id"])
+        log = _LogInput(request.kraft, fingerprints)
         log.look(mirrored)
         clock.lap("plan")
         yield _Work(directory, scratch, clock, tree, names, log)
@@ -488,27 +486,21 @@ def _refuse_unread(told: DataFrame) -> None:
 
 
 class _LogInput:
-    """The log as files: a directory as it is, or a live quorum's log as far as it was fetched."""
+    """The log as files, as far as it goes by now."""
 
-    def __init__(self, kraft: str, scratch: Path, fingerprints: SecretFingerprints, cluster_id: str | None) -> None:
+    def __init__(self, kraft: str, fingerprints: SecretFingerprints) -> None:
         self.fingerprints = fingerprints
         self.plan = LogPlan([], -1, -1, 0)
         self.moved = False
-        self._live: LiveLog | None = None
-        self._kraft, self.path = kraft, Path(kraft)
-        if not is_directory(kraft):
-            self._live, self.path = LiveLog(kraft, cluster_id), scratch / "log"
-            self.path.mkdir()
+        self.path = Path(kraft)
 
     def look(self, wanted: Position = NOWHERE) -> None:
         """See how far the log goes now, once it has what is wanted (catching_up.py)."""
-        plan = read_up_to(wanted, self._plan, self._kraft)
+        plan = read_up_to(wanted, self._plan, str(self.path))
         self.moved = plan != self.plan
         self.plan = plan
 
     def _plan(self) -> tuple[LogPlan, Position]:
-        if self._live is not None:
-            fetch_into(self.path, self._live)
         plan = plan_log(self.path)
         return plan, plan.end
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from api.app import guarded, make_app
+from api.models import MigrationView
 from api.rest.parts import Parts
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from tests.unit.state_machine.world import World
@@ -83,6 +84,10 @@ class Served:
         answer = self.http.get("/api/v1" + path)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    def view(self) -> MigrationView:
+        """Migration 1, as a client reads it."""
+        return MigrationView.model_validate(self.get("/migrations/1"))
 
     def post(self, path: str, body: dict[str, Any] | None = None, **headers: str) -> Any:
         return self.http.post("/api/v1" + path, json=body or {}, headers=headers)

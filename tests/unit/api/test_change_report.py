@@ -11,7 +11,9 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from api import client
-from api.client import Client, gate_lines, operation_lines, status_lines
+from api.client import Client
+from api.lines import gate_lines, operation_lines, status_lines
+from api.models import EdgeView, EventView, OperationView, VerdictView
 from state_machine.policy.phases import Phase
 from state_machine.store import find_migration
 from state_machine.tables import RoadNode
@@ -118,14 +120,21 @@ def test_page_and_commands_say_before_and_after_finalizing_that_it_is_irreversib
     assert "irreversible from here: nothing leads back after this step" in read(served)
     assert "irreversible from here" in read(served, "/migrations/1/steps/advance")
     (edge,) = (each for each in served.get("/migrations/1/gates")["items"] if each["to"] == Phase.FINALIZING)
-    assert any("irreversible from here" in line for line in gate_lines(edge))
-    assert not any(line.startswith("irreversible") for line in status_lines(served.get("/migrations/1")))
+    assert any("irreversible from here" in line for line in gate_lines(EdgeView.model_validate(edge)))
+    assert not any(line.startswith("irreversible") for line in status_lines(served.view()))
 
     with served.world.store.writing() as session:
         find_migration(session, 1).phase = Phase.FINALIZING
     assert "irreversible from here" in read(served)
-    assert any(line.startswith("irreversible from here") for line in status_lines(served.get("/migrations/1")))
-    operation = {"operation": "advance", "state": "succeeded", "answer": "", "verdict": None}
-    event = {"at": 1.0, "from_phase": "SOAK", "to_phase": "FINALIZING", "who": "Ada", "reason": ""}
+    assert any(line.startswith("irreversible from here") for line in status_lines(served.view()))
+    operation = OperationView(
+        id=1, operation="advance", to=None, who="Ada", reason="", at=1.0, state="succeeded", answer="", ended_at=1.0,
+        verdict=None,
+    )  # fmt: skip
+    event = EventView(
+        version=9, from_phase=Phase.SOAK, to_phase=Phase.FINALIZING, trigger="advance", who="Ada", reason="", at=1.0,
+        recorded_at=1.0, source="", verdict=VerdictView(holds=True, conditions=[]),
+    )  # fmt: skip
     assert operation_lines(operation, [event])[-1].startswith("irreversible from here")
-    assert not any("irreversible" in each for each in operation_lines(operation, [{**event, "to_phase": "SOAK"}]))
+    elsewhere = event.model_copy(update={"to_phase": Phase.SOAK})
+    assert not any("irreversible" in each for each in operation_lines(operation, [elsewhere]))

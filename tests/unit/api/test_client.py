@@ -13,10 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from api import cli, client
-from api.client import Client, ServiceRefused, audit_line
+from api.client import Client, ServiceRefused
+from api.lines import audit_line
+from api.models import AuditScheduleView, Problem
 from migrator.findings.content import ISR_INCOMPLETE
 from migrator.findings.finding import FindingError
 from state_machine.commands import Result
+from state_machine.policy.phases import Phase
 from tests.unit.api.service import BASE, Served
 from tests.unit.state_machine.fakes import check_that_found, denied, diverged, red_audit
 
@@ -193,8 +196,11 @@ class Noting(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self.sent.append((str(request.url).removeprefix(BASE), json.loads(request.read() or b"{}")))
-        problem = {"code": "Z2K-4003", "detail": "", "conditions": [], "errors": [], "remedy": ""}
-        return httpx.Response(409, json=problem)
+        return httpx.Response(409, json=a_problem("Z2K-4003").model_dump())
+
+
+def a_problem(code: str) -> Problem:
+    return Problem(type="urn:x", title="", status=409, detail="", instance="", code=code, remedy="", runbook="")
 
 
 @pytest.mark.parametrize(
@@ -224,9 +230,39 @@ def test_an_answer_that_is_no_json_is_a_finding(served: Served) -> None:
         Client(BASE, as_json=False, transport=Strange()).migrations()
 
 
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ({"items": [{"id": 1, "name": "orders"}]}, "items.0.phase: Field required"),
+        ({"items": [{"id": 1, "name": "orders", "phase": "HOVERING"}]}, "items.0.phase"),
+        ([], "Page"),
+    ],
+    ids=["a field is missing", "a phase of another release", "another shape"],
+)
+def test_an_answer_of_another_release_is_a_finding_that_names_the_field(answer: Any, named: str) -> None:
+    class Other(httpx.BaseTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, json=answer)
+
+    with pytest.raises(FindingError, match=re.escape(named)) as found:
+        Client(BASE, as_json=False, transport=Other()).migrations()
+    assert found.value.code == "Z2K-4018"
+
+
+def test_a_field_that_this_release_does_not_know_is_no_fault_and_is_in_the_json(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Newer(httpx.BaseTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, json={**served.get("/migrations"), "colour": "green"})
+
+    assert Client(BASE, as_json=True, transport=Newer()).migrations() == 0
+    assert json.loads(capsys.readouterr().out)["colour"] == "green"
+
+
 @pytest.mark.parametrize(("code", "exit_code"), [("Z2K-4005", 4), ("Z2K-4003", 4), ("Z2K-4004", 1), ("Z2K-4024", 1)])
 def test_only_refusals_are_exit_4(code: str, exit_code: int) -> None:
-    assert ServiceRefused({"code": code, "detail": "x"}).exit_code == exit_code
+    assert ServiceRefused(a_problem(code)).exit_code == exit_code
 
 
 def test_the_loop_of_the_test_is_the_real_one(served: Served) -> None:
@@ -260,24 +296,26 @@ def test_a_migration_is_deleted_from_the_command_line_or_refused_with_4(runner: 
 @pytest.mark.parametrize(
     ("word", "state", "events", "phase", "code"),
     [
-        ("advance", "succeeded", ["PREFLIGHT"], "PREFLIGHT", 0),
-        ("advance", "succeeded", ["TAKEOVER"], "DUAL_WRITE", 0),
-        ("advance", "succeeded", ["TAKEOVER"], "COPY", 5),
-        ("advance", "succeeded", ["TAKEOVER"], "READY", 1),
-        ("advance", "accepted", [], "", 5),
-        ("advance", "recorded", [], "", 5),
-        ("advance", "refused", [], "", 4),
-        ("advance", "cancelled", [], "", 1),
-        ("abort", "succeeded", ["ABORTING"], "READY", 0),
-        ("abort", "succeeded", ["ABORTING"], "DUAL_WRITE", 1),
-        ("rollback", "succeeded", ["ROLLING_BACK"], "ROLLED_BACK", 0),
-        ("rollback", "succeeded", ["ROLLING_BACK"], "ROLLING_BACK", 5),
-        ("rollback", "succeeded", ["ROLLING_BACK"], "DUAL_WRITE", 1),
-        ("pause", "succeeded", [], "", 0),
+        ("advance", "succeeded", [Phase.PREFLIGHT], Phase.PREFLIGHT, 0),
+        ("advance", "succeeded", [Phase.TAKEOVER], Phase.DUAL_WRITE, 0),
+        ("advance", "succeeded", [Phase.TAKEOVER], Phase.COPY, 5),
+        ("advance", "succeeded", [Phase.TAKEOVER], Phase.READY, 1),
+        ("advance", "accepted", [], None, 5),
+        ("advance", "recorded", [], None, 5),
+        ("advance", "refused", [], None, 4),
+        ("advance", "cancelled", [], None, 1),
+        ("abort", "succeeded", [Phase.ABORTING], Phase.READY, 0),
+        ("abort", "succeeded", [Phase.ABORTING], Phase.DUAL_WRITE, 1),
+        ("rollback", "succeeded", [Phase.ROLLING_BACK], Phase.ROLLED_BACK, 0),
+        ("rollback", "succeeded", [Phase.ROLLING_BACK], Phase.ROLLING_BACK, 5),
+        ("rollback", "succeeded", [Phase.ROLLING_BACK], Phase.DUAL_WRITE, 1),
+        ("pause", "succeeded", [], None, 0),
     ],
 )
-def test_a_step_ends_with_its_outcome(word: str, state: str, events: list[str], phase: str, code: int) -> None:
-    assert client.outcome_code(word, {"state": state}, events, phase) == code
+def test_a_step_ends_with_its_outcome(
+    word: str, state: str, events: list[Phase], phase: Phase | None, code: int
+) -> None:
+    assert client.outcome_code(word, state, events, phase) == code
 
 
 def test_a_takeover_that_the_driver_only_keeps_is_not_done(runner: CliRunner, served: Served) -> None:
@@ -301,11 +339,21 @@ def test_no_wait_ends_as_soon_as_it_is_recorded(runner: CliRunner, served: Serve
 
 
 def test_the_status_line_of_the_audits_says_the_last_and_the_next() -> None:
-    observed: dict[str, Any] = {
-        "every_s": 900, "next_at": 1_030.0, "last": 7, "result": "diverged", "finished_at": 990.0, "differences": 2
-    }  # fmt: skip
-    assert audit_line(observed, 1_000.0) == "audits  audit 7 diverged 10 s ago, 2 different; the next one in 30 s"
-    assert (
-        audit_line({**observed, "last": None, "next_at": 1.0}, 5.0) == "audits  none has finished yet; the next one now"
+    observed = AuditScheduleView(
+        every_s=900,
+        next_at=1_030.0,
+        last=7,
+        result="diverged",
+        finished_at=990.0,
+        differences=2,
+        passed_at=None,
+        diverged_twice=False,
+        overdue=False,
     )
-    assert "off" in audit_line({**observed, "every_s": 0}, 5.0)
+
+    def line(now: float, **changes: object) -> str:
+        return audit_line(observed.model_copy(update=changes), now)
+
+    assert line(1_000.0) == "audits  audit 7 diverged 10 s ago, 2 different; the next one in 30 s"
+    assert line(5.0, last=None, next_at=1.0) == "audits  none has finished yet; the next one now"
+    assert "off" in line(5.0, every_s=0)

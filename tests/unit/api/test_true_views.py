@@ -11,7 +11,8 @@ import httpx
 import msgspec
 import pytest
 
-from api.client import Client, status_lines
+from api.client import Client
+from api.lines import status_lines
 from migrator.findings.finding import FindingError
 from migrator.model.printable import OBEYED
 from state_machine.audits import audit_rows
@@ -81,7 +82,7 @@ def test_under_stock_the_first_box_names_the_stock_leader_and_its_voters(stock: 
         ("stock", False, "", True),
         ("stock", False, "", True),
     ]
-    said = "\n".join(status_lines(view))
+    said = "\n".join(status_lines(stock.view()))
     assert LEADER in said
     for wrong in ("which does not answer", "no control file", "not observed yet"):
         assert wrong not in read(stock)
@@ -269,7 +270,7 @@ def test_a_failed_node_is_in_the_first_screen_with_its_runbook_and_both_remedies
     assert 'href="/migrations/1/steps/resume"' in first
     assert 'href="/migrations/1/steps/back"' in first
     assert "no node of the rolling restart has failed: broker 0: Z2K-4203" in read(rolling)
-    said = status_lines(rolling.get("/migrations/1"))
+    said = status_lines(rolling.view())
     assert any(line.startswith("BLOCKED  no node of the rolling restart has failed: broker 0") for line in said)
 
 
@@ -373,7 +374,7 @@ def test_the_command_line_shows_what_an_older_service_took(
     shown = capsys.readouterr().out
     assert "paused by" in shown
     assert not re.search(f"[{OBEYED}]", shown.replace("\n", ""))
-    assert shown.count("\n") == len(status_lines(served.get("/migrations/1")))
+    assert shown.count("\n") == len(status_lines(served.view()))
 
 
 class Answers(httpx.BaseTransport):

@@ -386,7 +386,7 @@ class Killed(Busy):
             self._write(batch_of(self.common, 0, 1) + behind)
 
     def read_log(self, low: int, wanted: Position) -> tuple[LogStates, Position]:
-        return read_log(f"{self.directory}/", None, low, wanted)
+        return read_log(str(self.directory), low, wanted)
 
 
 def batch_of(records: list[Message], offset: int, epoch: int) -> bytes:

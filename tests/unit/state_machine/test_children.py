@@ -14,7 +14,8 @@ import pytest
 
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.commands import Commands, Result, last_words
-from state_machine.processes import LOGS_KEPT, ControllerProcesses, process_mark
+from state_machine.processes import LOGS_KEPT, ControllerProcesses
+from state_machine.times.process_mark import process_mark
 
 ENTRY = ControllerEntry(3000, "/c.properties", "/data")
 PRINTS = "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(1)"

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from api.client import status_lines
+from api.lines import status_lines
 from api.views import migration_view
 from migrator.findings.finding import FindingError
 from state_machine.commands import Result
@@ -36,7 +36,7 @@ def closed_by(world: World) -> dict[str, tuple[str, ...]]:
 
 
 def lines(world: World) -> list[str]:
-    return status_lines(migration_view(world.store, world.id, world.clock()).model_dump(mode="json"))
+    return status_lines(migration_view(world.store, world.id, world.clock()))
 
 
 async def rolls_back(world: World) -> None:

@@ -19,6 +19,7 @@ from migrator.control_api.operations import DriverOperation
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
 from migrator.node.config.properties import VoterAddress
+from migrator.node.observer.log_reader import refuses
 from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
 from migrator.wire.messages.raft import (
@@ -32,7 +33,7 @@ from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters import log_observer
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.log_observer import LogBroker, LogObservation, LogObserver, LogVoter, _refuses
+from state_machine.clusters.log_observer import LogBroker, LogObservation, LogObserver, LogVoter
 from state_machine.clusters.observe import (
     GAPS_KEPT,
     ControllerObservation,
@@ -269,7 +270,7 @@ def test_no_voter_leads_only_if_each_one_says_so_or_does_not_listen(says: tuple[
     """One that cannot be asked may lead: the log is then not known."""
     observer = LogObserver([VoterAddress(3000 + at, "127.0.0.1", 9) for at in range(3)], None)
     connections: Any = {3000 + at: Voter(each) for at, each in enumerate(says)}
-    observer._connections = connections
+    observer.reader.connections = connections
     found = asyncio.run(observer.look(10.0))
     assert (found.known, found.leader, found.no_leader) == (False, None, no_leader)
 
@@ -511,4 +512,4 @@ FAILED_4 = "Connect call failed ('127.0.0.1', 9093)"
 )
 def test_a_voter_is_down_where_each_address_of_its_name_refuses(error: Exception, expected: bool) -> None:
     """As Python 3.11 words it for a name with several addresses."""
-    assert _refuses(error) is expected
+    assert refuses(error) is expected

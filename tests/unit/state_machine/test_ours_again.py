@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.client import back_lines
+from api.lines import back_lines
 from api.views import migration_view, way_back_view
 from migrator.findings.finding import FindingError
 from state_machine.change.facts import read_facts
@@ -337,8 +337,9 @@ def test_a_loss_that_only_ours_reports_needs_consent_before_the_brokers_go_back(
 )
 def test_the_epoch_gap_is_told_while_stock_leads(world: UnderStock, claimed: int | None, said: str) -> None:
     def line() -> str:
-        view = migration_view(world.store, world.id, world.clock()).model_dump()
-        return back_lines(view["road"]["back"])[0]
+        road = migration_view(world.store, world.id, world.clock()).road
+        assert road is not None
+        return back_lines(road.back)[0]
 
     async def story() -> None:
         await world.to_replacing()
@@ -371,10 +372,12 @@ def test_cost_and_readiness_are_told_before(world: UnderStock) -> None:
         await world.with_files()
 
     asyncio.run(story())
-    view = migration_view(world.store, world.id, world.clock()).model_dump()
-    assert (view["road"]["back"]["possible"], view["road"]["back"]["controllers"]) == (True, list(NODES))
-    assert view["without_controller_s"] == 0.0, "stock leads, which has no driver that says so"
-    (line,) = back_lines(view["road"]["back"])
+    view = migration_view(world.store, world.id, world.clock())
+    assert view.road is not None
+    assert view.road.back is not None
+    assert (view.road.back.possible, view.road.back.controllers) == (True, list(NODES))
+    assert view.without_controller_s == 0.0, "stock leads, which has no driver that says so"
+    (line,) = back_lines(view.road.back)
     said = (
         "rollback  possible; controllers [3000, 3001, 3002] are ours again, restarts [0, 1, 2], with original files []"
     )
@@ -406,7 +409,7 @@ def test_what_was_not_measured_is_named_as_an_assumption() -> None:
     assert cost_of(back).endswith("; at least 138 s, by assumption: none was measured")
     view = way_back_view(Phase.SOAK, back, ready({"back": back}))
     assert view is not None
-    (line,) = back_lines(view.model_dump())
+    (line,) = back_lines(view)
     assert ", at least 138 s by assumption, because none was measured; lost: " in line
     measured = replace(back, controller_seconds=8.0)
     assert (measured.total_s, measured.least_s) == (114.0, None)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from state_machine.processes import process_mark
 from state_machine.settings import read_settings
 from state_machine.supervisor import Supervisor
+from state_machine.times.process_mark import process_mark
 from tests.unit.state_machine.world import NODE, World, a_world
 
 ROOT = Path(__file__).resolve().parents[3]

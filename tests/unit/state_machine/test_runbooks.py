@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from api.client import divergence_line
+from api.lines import divergence_line
+from api.models import DualWriteView
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 
@@ -25,7 +26,18 @@ def test_every_phase_has_its_page_with_its_undo(phase: Phase) -> None:
 
 @pytest.mark.parametrize("page", ["phase-DUAL_WRITE", "Z2K-2070"])
 def test_pages_name_what_status_prints_when_zookeeper_lacks_nothing(page: str) -> None:
-    printed = divergence_line({"lag_records": 0, "behind_ms": 0, "blocking_ms": 0, "divergence": "WITHIN"})
+    nothing_lacks = DualWriteView(
+        offset=7,
+        log_offset=7,
+        lag_records=0,
+        behind_ms=0,
+        blocking_ms=0,
+        divergence="WITHIN",
+        lag_ms=0.0,
+        multis_waiting=0,
+        reconciled_writes=0,
+    )
+    printed = divergence_line(nothing_lacks)
     assert f"`{printed}`" in (RUNBOOKS / f"{page}.md").read_text()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.client import status_lines
+from api.lines import status_lines
 from api.views import migration_view
 from migrator.findings.finding import FindingError
 from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_TLS_UNUSABLE
@@ -154,7 +154,7 @@ def kept(world: Completed) -> ZooKeeperEndDocument:
 
 
 def status(world: Completed) -> list[str]:
-    return status_lines(migration_view(world.store, world.id, world.clock()).model_dump(mode="json"))
+    return status_lines(migration_view(world.store, world.id, world.clock()))
 
 
 def test_while_zookeeper_is_reachable_the_status_warns_and_when_it_is_not_it_says_until_when_to_keep_it(

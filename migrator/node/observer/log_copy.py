@@ -1,8 +1,8 @@
-"""The metadata log of controllers on other hosts, as a directory here, for as long as an audit reads it.
+"""The metadata log of a quorum as a directory here, for as long as an audit reads it.
 
-In:   the voters' addresses and how to speak to them; a directory.
+In:   a `LogReader` whose sink is `LogFiles`.
 Out:  `followed_log`: the log as files in Kafka's format, up to what is committed, and while it is open what follows.
-Elsewhere: reading the log of a quorum (log_observer.py), the audit (migrator/audit).
+Elsewhere: reading the log of a quorum (log_reader.py), the audit (migrator/audit).
 Rules: an audit that finds a difference looks again, and then the log has to be as new as ZooKeeper is. Only what is
 committed is written, and a reader that meets a half-written batch at the end leaves it out, as with a controller's own.
 A result counts only if the copy kept up with the quorum until the audit's end (`confirm`).
@@ -21,23 +21,26 @@ from typing import Final
 
 import structlog
 
+from migrator.findings.finding import FindingError, words_of
 from migrator.findings.service import LOG_NOT_COPIED
 from migrator.node.log.storage import LOG_NAME
+from migrator.node.observer.log_reader import LogReader
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import peek
-from state_machine.clusters.log_observer import LogObserver
 
 log = structlog.get_logger()
 
 FOLLOW_EVERY_S: Final = 0.25
-COPY_LOOK_S: Final = 600.0
+LOOK_S: Final = 600.0
 """Longest look: a snapshot of a gigabyte arrives within one."""
 STANDS_STILL_S: Final = 20.0
 """So long nothing may be read before the log counts as one that cannot be read; elections are over much sooner."""
 
 
 class LogFiles:
-    """Writes what a `LogObserver` reads. Blocking, for threads."""
+    """Writes what a `LogReader` reads, in Kafka's format."""
+
+    blocks = True
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / LOG_NAME
@@ -75,8 +78,9 @@ class LogFiles:
 class FollowedLog:
     """A copy that grows. fault: why it does not any more."""
 
-    def __init__(self, observer: LogObserver) -> None:
-        self._observer = observer
+    def __init__(self, reader: LogReader, stands_still_s: float) -> None:
+        self._reader = reader
+        self._stands_still_s = stands_still_s
         self._whole_at = -math.inf
         self._fault = "nothing was read yet"
 
@@ -84,9 +88,9 @@ class FollowedLog:
         """Up to what is committed now. Raises Z2K-4117."""
         end, moved_at = -1, time.monotonic()
         while not await self._look():
-            if self._observer.end != end:
-                end, moved_at = self._observer.end, time.monotonic()
-            elif time.monotonic() - moved_at > STANDS_STILL_S:
+            if self._reader.end != end:
+                end, moved_at = self._reader.end, time.monotonic()
+            elif time.monotonic() - moved_at > self._stands_still_s:
                 raise LOG_NOT_COPIED.error(reason=self._fault)
             await asyncio.sleep(FOLLOW_EVERY_S)
 
@@ -100,7 +104,7 @@ class FollowedLog:
         """What an audit saw until now was in the copy as soon as in the quorum. Raises Z2K-4117."""
         since = time.monotonic()
         while self._whole_at < since:
-            if time.monotonic() - since > STANDS_STILL_S:
+            if time.monotonic() - since > self._stands_still_s:
                 raise LOG_NOT_COPIED.error(reason=f"it stood still during the audit: {self._fault}")
             await asyncio.sleep(FOLLOW_EVERY_S / 5)
 
@@ -108,21 +112,27 @@ class FollowedLog:
         """Whether everything that was committed when it began is in the copy."""
         began = time.monotonic()
         try:
-            problem = (await self._observer.look(time.time())).problem
+            async with asyncio.timeout(LOOK_S):
+                quorum = await self._reader.read()
+        except TimeoutError:
+            self._fault = f"the quorum did not answer within {LOOK_S:.0f} s"
+        except (OSError, FindingError) as error:
+            self._fault = words_of(error)
         except Exception as fault:  # the look would be made again on the same input
             log.exception("log_copy.fault")
-            problem = f"{type(fault).__name__}: {fault}"
-        if problem:
-            self._fault = problem
+            self._fault = f"{type(fault).__name__}: {fault}"
         else:
-            self._whole_at = began
-        return not problem
+            if self._reader.end >= quorum.high_watermark:
+                self._whole_at = began
+                return True
+            self._fault = f"read up to offset {self._reader.end} of {quorum.high_watermark}"
+        return False
 
 
 @asynccontextmanager
-async def followed_log(observer: LogObserver) -> AsyncIterator[FollowedLog]:
-    """observer: a fresh one with a sink. Raises Z2K-4117 when the log cannot be read to its end."""
-    followed = FollowedLog(observer)
+async def followed_log(reader: LogReader, stands_still_s: float = STANDS_STILL_S) -> AsyncIterator[FollowedLog]:
+    """reader: a fresh one. Raises Z2K-4117 when the log cannot be read to its end."""
+    followed = FollowedLog(reader, stands_still_s)
     try:
         await followed.copy()
         following = asyncio.create_task(followed.follow(), name="follow the log")
@@ -132,4 +142,4 @@ async def followed_log(observer: LogObserver) -> AsyncIterator[FollowedLog]:
             following.cancel()
             await asyncio.wait({following})
     finally:
-        observer.close()
+        reader.close()

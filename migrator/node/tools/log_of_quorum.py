@@ -1,0 +1,72 @@
+"""The metadata log of a running quorum is copied into a directory for one command, and grows there as the log does.
+
+In:   `host:port[,host:port]` of controllers, how to speak to them, and which cluster they must be of.
+Out:  `log_of_quorum`: the directory, in Kafka's format, for as long as the context is open; then it is deleted.
+Elsewhere: reading and writing it (migrator/node/observer), what is compared (migrator/audit).
+Rule: raw records may hold secrets: the directory is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from anyio.from_thread import start_blocking_portal
+
+from migrator.findings.service import LOG_NOT_COPIED
+from migrator.node.config.properties import VoterAddress
+from migrator.node.observer.log_copy import LogFiles, followed_log
+from migrator.node.observer.log_reader import LogReader
+from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
+
+PATIENCE_S: Final = 10.0
+"""So long no address may lead; an election is over sooner, and whoever mistyped an address waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumLog:
+    """confirm: returns once the copy has all that the quorum had when it was called. Raises Z2K-4117."""
+
+    directory: Path
+    confirm: Callable[[], None]
+
+
+@contextmanager
+def log_of_quorum(
+    addresses: str,
+    cluster_id: str | None,
+    security: ClientSecurity = PLAINTEXT,
+    *,
+    within: Path | None = None,
+    patience_s: float = PATIENCE_S,
+) -> Iterator[QuorumLog]:
+    """cluster_id: a quorum of another cluster is refused; None: whose it is is not known. within: of the copy.
+
+    Raises Z2K-4117 when no address leads, or when the log cannot be read to its end.
+    """
+    voters = voters_at(addresses)
+    with tempfile.TemporaryDirectory(prefix="zk2kraft-log-", dir=within) as temporary:
+        directory = Path(temporary)
+        reader = LogReader(voters, cluster_id, LogFiles(directory), security, "zk2kraft-audit")
+        with (
+            start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(followed_log(reader, patience_s)) as followed,
+        ):
+            if cluster_id is not None:  # every Fetch named it, and none was refused
+                (directory / "meta.properties").write_text(f"cluster.id={cluster_id}\n")
+            yield QuorumLog(directory, lambda: portal.call(followed.confirm))
+
+
+def voters_at(addresses: str) -> Sequence[VoterAddress]:
+    """Addresses without ids, as voters whose ids are not known: -1, -2 and so on. Raises Z2K-4117."""
+    found = []
+    for number, each in enumerate(addresses.split(","), 1):
+        host, _, port = each.strip().rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise LOG_NOT_COPIED.error(reason=f"{each.strip()!r} is no HOST:PORT")
+        found.append(VoterAddress(-number, host.strip("[]"), int(port)))
+    return found
