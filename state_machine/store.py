@@ -75,7 +75,7 @@ LEVELS: Final = "levels"
 ZOOKEEPER_END: Final = "zookeeper end"
 ZNODES: Final = "znodes"
 LEFT_OUT: Final = "left out"
-"""Kinds of documents about a migration, one row each."""
+"""Kinds of documents about a migration, one row each. A snapshot has all that there are."""
 PENDING: Final = ("recorded", "accepted")
 
 
@@ -90,9 +90,7 @@ _LAST_OBSERVATION_AND_CHECK: Final = select(ObservationRow).where(
 )
 _OTHER_DOCUMENTS: Final = select(ObservationRow).where(
     ObservationRow.migration_id == _MIGRATION,
-    ObservationRow.kind.in_(
-        (PLAN, SOAK, FILES, RESTARTS, INTENT, LIMITS, CANARY, LEVELS, ZOOKEEPER_END, ZNODES, LEFT_OUT)
-    ),
+    ObservationRow.kind.not_in((OBSERVATION, CHECK)),
 )
 _CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == _MIGRATION)
 _PENDING_OPERATIONS: Final = (

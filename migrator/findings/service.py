@@ -1,4 +1,4 @@
-"""The service, its database, its operations and processes: Z2K-4xxx."""
+"""The service, its database, its operations and processes: Z2K-4001 to 4199."""
 
 from __future__ import annotations
 
