@@ -30,6 +30,7 @@ from migrator.model.connect_string import chroot_of
 from migrator.model.verdict import Verdict
 from migrator.zk import paths
 from state_machine.facts.accepted import Limits
+from state_machine.facts.canary import CanaryFact
 from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Finished, Outcome, Waiting
@@ -50,7 +51,6 @@ from state_machine.road.documents import (
     LIMITS,
     RESTARTS,
     ZOOKEEPER_END,
-    CanaryDocument,
     FilesDocument,
     IntentDocument,
     LeftOutDocument,
@@ -425,14 +425,14 @@ class RoadActs:
             work.canary = None
         if spec is not None and work.canary is None:
             assert inventory is not None
-            earlier = document(snapshot, CANARY, CanaryDocument)
+            earlier = document(snapshot, CANARY, CanaryFact)
             work.canary_before = (0, 0) if earlier is None else (earlier.answered, earlier.failed)
             work.canary = CanaryTraffic(spec, len(inventory.brokers), partial(client_of, inventory), self._clock)
             work.canary.start()
         if work.canary is not None:
             spec, totals = work.canary.spec, work.canary.totals()
             answered, failed = (before + now for before, now in zip(work.canary_before, totals, strict=True))
-            found = CanaryDocument(
+            found = CanaryFact(
                 True, work.canary.figures(), spec.errors_max, spec.stall_s, answered=answered, failed=failed
             )
             await self._keep(snapshot, CANARY, found)
@@ -440,7 +440,7 @@ class RoadActs:
             await self._forget_canary(snapshot)
 
     async def _forget_canary(self, snapshot: Snapshot) -> None:
-        before = document(snapshot, CANARY, CanaryDocument)
+        before = document(snapshot, CANARY, CanaryFact)
         if before is not None and before.wanted:
             await self._keep(snapshot, CANARY, msgspec.structs.replace(before, wanted=False))
 

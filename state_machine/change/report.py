@@ -37,6 +37,7 @@ from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import files_of, hosts_of, restarts_of
 from state_machine.change.risks import audit_report, not_verified, risks_of, waivers_of
 from state_machine.change.way_back_times import time_back, time_back_now
+from state_machine.facts.canary import CanaryFact
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD
 from state_machine.policy.phases import OPERATIONS, Phase, Trigger, next_edges
 from state_machine.policy.road_observations import Roll
@@ -46,7 +47,6 @@ from state_machine.road.documents import (
     INTENT,
     ZNODES,
     ZOOKEEPER_END,
-    CanaryDocument,
     IntentDocument,
     ZnodesDocument,
     ZooKeeperEndDocument,
@@ -272,7 +272,7 @@ def _phase_at(facts: ChangeFacts, at: float) -> str:
 
 
 def _canary(facts: ChangeFacts) -> CanaryReport:
-    found = document(facts.snapshot, CANARY, CanaryDocument)
+    found = document(facts.snapshot, CANARY, CanaryFact)
     spec = None if facts.inventory is None else facts.inventory.canary
     if found is None:
         return CanaryReport(

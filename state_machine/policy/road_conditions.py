@@ -322,18 +322,20 @@ def snapshots_are_written(road: RoadEvidence) -> Condition:
 def canary_is_well(road: RoadEvidence) -> tuple[Condition, ...]:
     """Nothing where the inventory wants no canary traffic."""
     canary = road.canary
-    if canary is None:
+    if canary is None or not canary.wanted:
         return ()
-    share = canary.failed / canary.sent if canary.sent else 0.0
+    seen = canary.figures
+    share = seen.failed / seen.sent if seen.sent else 0.0
+    age_s = road.now - seen.at if road.now >= seen.at else math.inf
     reasons = [
-        canary.problem,
-        f"its figures are {canary.age_s:.0f} s old" if canary.age_s > CANARY_FRESH_S else "",
-        f"partitions {list(canary.silent)} never answered" if canary.silent else "",
-        f"{canary.failed} of {canary.sent} records failed" if share > canary.errors_max else "",
-        f"a record has waited for {canary.waiting_s:.0f} s" if canary.waiting_s > canary.stall_s else "",
+        seen.problem,
+        f"its figures are {age_s:.0f} s old" if age_s > CANARY_FRESH_S else "",
+        f"partitions {list(seen.silent)} never answered" if seen.silent else "",
+        f"{seen.failed} of {seen.sent} records failed" if share > canary.errors_max else "",
+        f"a record has waited for {seen.waiting_s:.0f} s" if seen.waiting_s > canary.stall_s else "",
     ]
     against = "; ".join(filter(None, reasons))
-    said = f"{canary.failed} of {canary.sent} records failed in ten minutes, the slowest took {canary.longest_s:.1f} s"
+    said = f"{seen.failed} of {seen.sent} records failed in ten minutes, the slowest took {seen.longest_s:.1f} s"
     condition = Condition("canary traffic is within its error budget", not against, against or said, _CANARY)
     return (or_waived(road, condition),)
 

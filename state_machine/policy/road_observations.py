@@ -15,6 +15,7 @@ from typing import Final
 from migrator.findings.road import NODE_HOLDS_WAY_BACK
 from migrator.model.at_a_stop import MinIsr, TakenAtStop
 from state_machine.facts.accepted import Limits, WaiverFact
+from state_machine.facts.canary import CanaryFact
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.policy.freshness import FLOOR_S
@@ -127,21 +128,6 @@ class RestartsObserved:
     problem: str = ""
     changes: tuple[RestartChange, ...] = ()
     limit_s: float = FLOOR_S
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryObserved:
-    """Canary traffic of the last ten minutes. age_s: of these figures. silent: partitions that never answered."""
-
-    age_s: float
-    sent: int = 0
-    failed: int = 0
-    longest_s: float = 0.0
-    waiting_s: float = 0.0
-    silent: tuple[int, ...] = ()
-    problem: str = ""
-    errors_max: float = 0.01
-    stall_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +319,7 @@ class RoadEvidence:
     features: tuple[str, ...] = ()
     guards: tuple[GuardFact, ...] = ()
     waivers: tuple[WaiverFact, ...] = ()
-    canary: CanaryObserved | None = None
+    canary: CanaryFact | None = None
     back: WayBack | None = None
     levels: LevelsObserved | None = None
     restarts: RestartsObserved | None = None

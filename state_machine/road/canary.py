@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from migrator.findings.finding import FindingError, words_of
 from migrator.fleet.inventory import Canary, Inventory
 from migrator.fleet.secrets import resolve
-from state_machine.road.canary_budget import CanaryBudget, CanaryFigures
+from state_machine.facts.canary import CanaryFigures
+from state_machine.road.canary_budget import CanaryBudget
 
 log = structlog.get_logger()
 

@@ -10,30 +10,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
+from state_machine.facts.canary import CanaryFigures
 
 WINDOW_S: Final = 600.0
 ANSWERS_MAX: Final = 100_000
 """Ten minutes of the highest rate at three brokers would be more; then the window is shorter."""
-
-
-class CanaryFigures(msgspec.Struct, frozen=True):
-    """What became of the records of the last ten minutes.
-
-    waiting_s: the age of the oldest record without answer. partitions: those that never answered.
-
-    problem: why there is no traffic; empty while there is.
-    """
-
-    at: float
-    sent: int = 0
-    acknowledged: int = 0
-    failed: int = 0
-    longest_s: float = 0.0
-    waiting_s: float = 0.0
-    silent: tuple[int, ...] = ()
-    problem: str = ""
-    last_error: str = ""
 
 
 @dataclass(slots=True)

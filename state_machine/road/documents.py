@@ -16,7 +16,6 @@ from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.policy.freshness import FLOOR_S
-from state_machine.road.canary_budget import CanaryFigures
 from state_machine.store import (
     CANARY,
     FILES,
@@ -184,20 +183,6 @@ class LevelsDocument(msgspec.Struct, frozen=True):
     silent: dict[str, str] = {}
     finalized: int = 0
     raised: str = ""
-
-
-class CanaryDocument(msgspec.Struct, frozen=True):
-    """figures: of canary_budget.py. errors_max, stall_s: as the inventory says. wanted: by the inventory.
-
-    answered, failed: of all canary traffic of this migration, every life of the service included.
-    """
-
-    wanted: bool
-    figures: CanaryFigures
-    errors_max: float = 0.01
-    stall_s: float = 30.0
-    answered: int = 0
-    failed: int = 0
 
 
 class ZooKeeperEndDocument(msgspec.Struct, frozen=True):

@@ -21,12 +21,12 @@ from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import Observation
 from state_machine.facts.accepted import Limits
+from state_machine.facts.canary import CanaryFact
 from state_machine.policy.gates import Holder
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD, phases_where
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import (
     ApprovalObserved,
-    CanaryObserved,
     FilesObserved,
     LevelsObserved,
     RestartChange,
@@ -45,7 +45,6 @@ from state_machine.road.documents import (
     LIMITS,
     RESTARTS,
     SOAK,
-    CanaryDocument,
     FilesDocument,
     IntentDocument,
     LevelsDocument,
@@ -118,7 +117,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         digest=digest,
         offline=tuple(each.id for each in log.brokers if each.offline_dirs),
         features=log.features,
-        canary=_canary(snapshot, now),
+        canary=document(snapshot, CANARY, CanaryFact),
         back=way_back(snapshot, now),
         guards=() if files is None else files.guards,
         levels=_levels(snapshot, log, now),
@@ -266,24 +265,6 @@ def _levels(snapshot: Snapshot, log: LogObservation, now: float) -> LevelsObserv
             ranges[name] = registered
     age = now - answers.at if now >= answers.at else math.inf
     return LevelsObserved(answers.finalized, ranges, tuple(unknown), age)
-
-
-def _canary(snapshot: Snapshot, now: float) -> CanaryObserved | None:
-    found = document(snapshot, CANARY, CanaryDocument)
-    if found is None or not found.wanted:
-        return None
-    figures = found.figures
-    return CanaryObserved(
-        age_s=now - figures.at if now >= figures.at else math.inf,
-        sent=figures.sent,
-        failed=figures.failed,
-        longest_s=figures.longest_s,
-        waiting_s=figures.waiting_s,
-        silent=figures.silent,
-        problem=figures.problem,
-        errors_max=found.errors_max,
-        stall_s=found.stall_s,
-    )
 
 
 def next_phase(phase: Phase) -> Phase:

@@ -25,20 +25,19 @@ from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.inventory import BrokerEntry, ClusterInventory, ControllerEntry
 from state_machine.clusters.observe import Gap, Observation
 from state_machine.facts.accepted import WaiverFact
+from state_machine.facts.canary import CanaryFact, CanaryFigures
 from state_machine.facts.nodes import AboutNode
 from state_machine.observations import RoundObservation, record_observation
 from state_machine.policy.phase_table import WAY_FORWARD
 from state_machine.policy.phases import Phase, Trigger
 from state_machine.policy.road_observations import Roll
 from state_machine.policy.rolls import facts_of
-from state_machine.road.canary_budget import CanaryFigures
 from state_machine.road.documents import (
     CANARY,
     FILES,
     RESTARTS,
     ZNODES,
     ZOOKEEPER_END,
-    CanaryDocument,
     FilesDocument,
     RestartsDocument,
     ZnodeList,
@@ -354,7 +353,7 @@ class _Seed:
         )
         figures = CanaryFigures(now - 2, last_error="" if stage is Stage.PLANNED else "message timed out")
         answered = 0 if stage is Stage.PLANNED else 43_200
-        canary = CanaryDocument(True, figures, answered=answered, failed=min(answered, 3))
+        canary = CanaryFact(True, figures, answered=answered, failed=min(answered, 3))
         documents: list[tuple[str, Any]] = [(FILES, files), (RESTARTS, RestartsDocument(now - 20)), (CANARY, canary)]
         if stage is Stage.COMPLETED:
             since = self.entered(Phase.COMPLETED, stage) + 600

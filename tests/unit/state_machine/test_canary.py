@@ -17,21 +17,20 @@ from migrator.model.verdict import Condition
 from state_machine.facts.accepted import WaiverFact
 from state_machine.policy.gates import Evidence
 from state_machine.policy.road_conditions import canary_is_well
-from state_machine.policy.road_observations import CanaryObserved, Roll
+from state_machine.policy.road_observations import Roll
 from state_machine.road.canary import CanaryTraffic, assignments, client_settings
 from state_machine.road.canary_budget import WINDOW_S, CanaryBudget
 from state_machine.road.hosts.calls import HostThreads
 from state_machine.road_acts import RoadActs, _Work
 from state_machine.rolling.table import cluster_ready
-from tests.unit.state_machine.test_road_gates import evidence
+from tests.unit.state_machine.test_road_gates import a_canary, evidence
 from tests.unit.state_machine.test_road_parts import INVENTORY
 
-WELL = CanaryObserved(age_s=2.0, sent=100, failed=0, longest_s=0.1)
+WELL = a_canary(sent=100, failed=0, longest_s=0.1)
 
 
 def condition(**changes: Any) -> Condition:
-    fields: dict[str, Any] = {"age_s": 2.0, "sent": 100, "errors_max": 0.01, "stall_s": 30.0, **changes}
-    road = evidence({"canary": CanaryObserved(**fields)}).road
+    road = evidence({"canary": a_canary(**{"sent": 100, **changes})}).road
     assert road is not None
     (found,) = canary_is_well(road)
     return found
@@ -51,7 +50,7 @@ def test_no_node_is_stopped_while_the_canary_is_over_its_budget(changes: dict[st
     found = condition(**changes)
     assert (found.holds, found.message, found.codes) == (False, said, ("Z2K-4217",))
     for roll in (Roll.KRAFT, Roll.STOCK, Roll.SOAK, Roll.FINAL):
-        ready = cluster_ready(evidence({"canary": CanaryObserved(**{"age_s": 2.0, **changes, "sent": 100})}), roll)
+        ready = cluster_ready(evidence({"canary": a_canary(**{**changes, "sent": 100})}), roll)
         assert [each.name for each in ready.failed] == [found.name]
 
 
@@ -63,7 +62,7 @@ def test_one_record_in_a_hundred_is_inside_the_budget_and_no_canary_is_no_condit
 
 def test_a_canary_that_somebody_waived_keeps_nobody_waiting_and_says_so() -> None:
     waiver = WaiverFact("Z2K-4217", None, "its ACL is being made", "ops", 2e9)
-    road = evidence({"canary": CanaryObserved(2.0, problem="not authorized"), "waivers": (waiver,)}).road
+    road = evidence({"canary": a_canary(problem="not authorized"), "waivers": (waiver,)}).road
     assert road is not None
     (found,) = canary_is_well(road)
     assert found.holds

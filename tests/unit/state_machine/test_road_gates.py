@@ -18,6 +18,7 @@ from migrator.findings.road import (
 )
 from migrator.model.verdict import Verdict
 from state_machine.facts.accepted import Limits, WaiverFact
+from state_machine.facts.canary import CanaryFact, CanaryFigures
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.policy.audit_observations import AuditObservation, ScheduledAudits
@@ -55,6 +56,11 @@ def whole(nodes: tuple[int, ...]) -> RollObserved:
 def voters(**changes: Any) -> tuple[VoterObserved, ...]:
     fields = {"stock": True, "lag": 0, "ready": True, "behind_record": True, **changes}
     return tuple(VoterObserved(id=node, **fields) for node in NODES)
+
+
+def a_canary(age_s: float = 2.0, **figures: Any) -> CanaryFact:
+    """As old as that for an `evidence()`, whose time is 0."""
+    return CanaryFact(wanted=True, figures=CanaryFigures(at=-age_s, **figures))
 
 
 def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:

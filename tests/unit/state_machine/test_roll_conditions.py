@@ -16,8 +16,9 @@ import pytest
 
 from migrator.model.verdict import Verdict
 from state_machine.policy.gates import Evidence, Holder
-from state_machine.policy.road_observations import CanaryObserved, Roll
+from state_machine.policy.road_observations import Roll
 from tests.unit.state_machine.roll_fakes import Fakes, judged_by
+from tests.unit.state_machine.test_road_gates import a_canary
 from tests.unit.state_machine.test_step_conditions import as_before
 
 CASES: Final = (
@@ -37,7 +38,7 @@ def named(what: str, verdicts: Iterable[Verdict]) -> str:
 
 def evidence_of(roll: Roll) -> Evidence:
     """Everything that this roll asks of the cluster holds."""
-    road: dict[str, Any] = {"canary": CanaryObserved(age_s=2.0, sent=100)}
+    road: dict[str, Any] = {"canary": a_canary(sent=100)}
     if roll is Roll.ORIGINAL:
         found = as_before(roll, road=road)
         return replace(found, holder=Holder.ZOOKEEPER_BROKER, holder_id=1, committed_migration=False)

@@ -21,12 +21,12 @@ from state_machine.policy.road_gates import (
     may_replace_controllers,
     may_roll_brokers,
 )
-from state_machine.policy.road_observations import CanaryObserved, FilesObserved, RestartsObserved, Roll
+from state_machine.policy.road_observations import FilesObserved, RestartsObserved, Roll
 from state_machine.policy.rolls import WAYS_BACK
 from state_machine.policy.step_conditions import LISTS, When, conditions_of
 from state_machine.rolling.table import around_of, cluster_ready
 from tests.unit.state_machine.test_later_kafka import NAME, WAITING
-from tests.unit.state_machine.test_road_gates import BROKERS, NODES, closed, evidence, voters
+from tests.unit.state_machine.test_road_gates import BROKERS, NODES, a_canary, closed, evidence, voters
 
 GATES: Final[dict[Roll, Callable[[Evidence], Verdict]]] = {
     Roll.JOIN: may_join_brokers,
@@ -43,7 +43,7 @@ SPOILT: Final[dict[str, dict[str, Any]]] = {
     "no partition is under its minimum ISR": {"road": {"under_min_isr": 1}},
     "no partition is being reassigned": {"road": {"reassignments": 1}},
     "nothing was under-replicated for 60 s": {"road": {"settled_s": 59.0}},
-    "canary traffic is within its error budget": {"road": {"canary": CanaryObserved(age_s=2.0, sent=100, failed=90)}},
+    "canary traffic is within its error budget": {"road": {"canary": a_canary(sent=100, failed=90)}},
     "ZooKeeper has every committed change": {"road": {"dual_write_lag": 1}},
     "no change waits for a restart of a broker": {"road": {"restarts": RestartsObserved(5.0, "nobody asked")}},
     "ZooKeeper answers": {"holder": Holder.UNKNOWN},
@@ -81,7 +81,7 @@ def as_before(roll: Roll, *, road: dict[str, Any] | None = None, **changes: Any)
 
 
 def of_list(roll: Roll) -> list[str]:
-    spoilt = as_before(roll, road={"canary": CanaryObserved(age_s=2.0, sent=1)})
+    spoilt = as_before(roll, road={"canary": a_canary(sent=1)})
     asked = [each.name for need in LISTS[roll] for each in need.asked(spoilt)]
     return [name for name in asked if "guard of controller" not in name or "3001" in name]
 
