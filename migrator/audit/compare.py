@@ -76,6 +76,7 @@ class DifferenceKind(StrEnum):
     CHANGED = "changed"
     MISSING_IN_ZOOKEEPER = "missing in zookeeper"
     MISSING_IN_LOG = "missing in log"
+    OTHER_IN_SNAPSHOT = "other in snapshot"
     NOT_READ = "not read"
 
 
@@ -89,7 +90,9 @@ class KeyOutcome(StrEnum):
 
 
 class Difference(msgspec.Struct, frozen=True, rename={"field_": "field"}):
-    """One field of one key; field_ "" is the whole key. rule: why it is expected, or why it was not read."""
+    """One field of one key; field_ "" is the whole key. rule: why it is expected, why it was not read, or what the
+    snapshot says.
+    """
 
     family: str
     key: str

@@ -6,8 +6,9 @@ Out:  a `LogPlan`: splits in log order, and the position up to which they go. It
 Elsewhere: the records in the batches (log_source.py in process, spark/sources.py in tasks).
 Rules: a torn batch at the very end is a writer at work, and ends the plan; anywhere else, and where offsets leave a
 gap, the log is not whole and nothing is read (Z2K-5001). A log that begins later than 0 begins with its newest
-snapshot, which has to reach to the log's first offset and to end with its footer.
-Source: Kafka 3.9 log and snapshot formats; KIP-630.
+snapshot, which has to reach to the log's first offset and to end with its footer. A controller that starts begins with
+the newest snapshot also where the log is whole: it is planned beside the log, and has to say the same (beside.py).
+Source: Kafka 3.9 log and snapshot formats; KIP-630; `KafkaRaftClient.updateListenersProgress`.
 """
 
 from __future__ import annotations
@@ -42,18 +43,21 @@ class LogSplit(msgspec.Struct, frozen=True):
     """Whole batches of one file, from byte `start` to `end`.
 
     snapshot_offset: the last offset that the snapshot stands for when the file is one, else -1.
+    beside: it is of the snapshot beside the log, and no part of the log.
     """
 
     file: str
     start: int
     end: int
     snapshot_offset: int = -1
+    beside: bool = False
 
 
 class LogPlan(msgspec.Struct, frozen=True):
     """offset, epoch: of the last record; -1 when there is none. records: how many, markers and all.
 
     epochs: each with its first offset, in log order; of a snapshot the one that it ends with.
+    beside: the newest snapshot, where the splits have its records in another form too; a controller begins with it.
     """
 
     splits: list[LogSplit]
@@ -61,6 +65,12 @@ class LogPlan(msgspec.Struct, frozen=True):
     epoch: int
     records: int
     epochs: tuple[Position, ...] = ()
+    beside: tuple[LogSplit, ...] = ()
+
+    @property
+    def beside_offset(self) -> int:
+        """The last offset that the snapshot beside the log stands for; -1 without one."""
+        return self.beside[0].snapshot_offset if self.beside else -1
 
     @property
     def end(self) -> Position:
@@ -93,13 +103,30 @@ def plan_log(path: Path, split_bytes: int = SPLIT_BYTES, *, since: int | None = 
            while an earlier one is there.
     """
     directory = log_directory(path)
+    newest = max(_snapshots(directory), default=None)  # before the segments: a later one is of records behind their end
     segments = _segments(directory)
     walk = _Walk(split_bytes)
+    base = None
     if (begins_at := int(segments[0].stem)) > 0:
-        walk.snapshot(_newest_snapshot(directory, begins_at, since))
+        base = _newest_snapshot(directory, begins_at, since)
+        walk.snapshot(base)
     for segment in segments:
         walk.segment(segment, is_last=segment == segments[-1])
-    return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records, tuple(walk.epochs))
+    beside = () if newest is None or (base is not None and newest <= base) else _beside(newest, walk)
+    return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records, tuple(walk.epochs), beside)
+
+
+def _beside(snapshot: Path, log: _Walk) -> tuple[LogSplit, ...]:
+    """A snapshot of records that the log has too."""
+    walk = _Walk(log.split_bytes)
+    walk.snapshot(snapshot)
+    if walk.offset > log.offset:
+        reason = (
+            f"it stands for records up to offset {walk.offset}, and the log ends at {log.offset}: a controller that "
+            "starts here deletes that log"
+        )
+        raise AUDIT_CANNOT_READ.error(what=str(snapshot), reason=reason)
+    return tuple(msgspec.structs.replace(each, beside=True) for each in walk.splits)
 
 
 def splits_behind(before: LogPlan, now: LogPlan) -> list[LogSplit] | None:
@@ -138,7 +165,7 @@ class _Walk:
     """Goes over the headers, file by file, and remembers where it is in the log."""
 
     def __init__(self, split_bytes: int) -> None:
-        self._split_bytes = split_bytes
+        self.split_bytes = split_bytes
         self.splits: list[LogSplit] = []
         self.offset = -1
         self.epoch = -1
@@ -150,7 +177,7 @@ class _Walk:
         assert match is not None, path.name
         self.offset, self.epoch = int(match[1]) - 1, int(match[2])
         self.epochs.append(Position(self.epoch, self.offset))
-        cutter = _Cutter(path, self._split_bytes, self.offset)
+        cutter = _Cutter(path, self.split_bytes, self.offset)
         end = size = 0
         try:
             for position, header in _headers(path):
@@ -165,7 +192,7 @@ class _Walk:
         self.splits += cutter.finish()
 
     def segment(self, path: Path, *, is_last: bool) -> None:
-        cutter = _Cutter(path, self._split_bytes, -1)
+        cutter = _Cutter(path, self.split_bytes, -1)
         end = 0
         try:
             for position, header in _headers(path):
@@ -258,8 +285,14 @@ def _segments(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
 
 
+def _snapshots(directory: Path) -> list[Path]:
+    """Ascending, without the one of nothing that a format tool may have left."""
+    found = (path for path in directory.iterdir() if (match := _SNAPSHOT_NAME.fullmatch(path.name)) and int(match[1]))
+    return sorted(found, key=lambda path: path.name)
+
+
 def _newest_snapshot(directory: Path, begins_at: int, since: int | None) -> Path:
-    snapshots = sorted(path for path in directory.iterdir() if _SNAPSHOT_NAME.fullmatch(path.name))
+    snapshots = _snapshots(directory)
     if not snapshots:
         raise AUDIT_CANNOT_READ.error(what=str(directory), reason="the log begins later and there is no snapshot")
     early = [] if since is None else [each for each in snapshots if begins_at <= int(each.name[:20]) <= since + 1]

@@ -62,6 +62,16 @@ class KeyState(NamedTuple):
     facts: Facts | None
 
 
+class OtherInSnapshot(NamedTuple):
+    """One key. snapshot, log: what each says; None where it has no such key. offset: the last one of the snapshot."""
+
+    family: str
+    key: str
+    snapshot: Facts | None
+    log: Facts | None
+    offset: int
+
+
 def in_window(states: list[KeyState], high: int) -> list[KeyState]:
     """Those of `LogStates.of` that the log said at some offset up to `high`, the first of them at least."""
     return [each for each in states if each.since <= high] or states[:1]
@@ -72,6 +82,8 @@ class LogStates:
 
     def __init__(self, low: int = NO_OFFSET) -> None:
         self.facts = LogFacts()
+        self.other_in_snapshot: list[OtherInSnapshot] = []
+        """What the newest snapshot beside the log says otherwise; filled by who reads both (run.py)."""
         self._low = low
         self._earlier: defaultdict[Key, list[KeyState]] = defaultdict(list)
         self._changed: dict[Key, int] = {}

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.beside import told
 from migrator.audit.compare import (
     LOOKS_MAX,
     AuditReport,
@@ -28,7 +29,7 @@ from migrator.audit.compare import (
 )
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.kept_reading import kept_facts
-from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
+from migrator.audit.log_states import NO_OFFSET, Key, LogStates, OtherInSnapshot, subject_of_key
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     PARTITIONS,
@@ -149,10 +150,20 @@ def quick_audit(
             comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords)
             if _texts(comparison.differences) <= before:
                 break
+    for each in log.other_in_snapshot:
+        comparison.note(each.family, KeyOutcome.DIFFERENT, told(_fingerprinted(each, fingerprints)))
     done = time.monotonic()
     seconds = {"log": read - started, "zookeeper": compared - read, "again": done - compared, "total": done - started}
     kraft = {"offset": position.offset, "epoch": position.epoch}
     return report(comparison, seconds=seconds, zk=zk or {}, kraft=kraft, engine="quick")
+
+
+def _fingerprinted(found: OtherInSnapshot, fingerprints: SecretFingerprints) -> OtherInSnapshot:
+    snapshot, log = (
+        None if facts is None else fingerprinted_facts(found.family, facts, fingerprints)
+        for facts in (found.snapshot, found.log)
+    )
+    return found._replace(snapshot=snapshot, log=log)
 
 
 def _texts(found: Iterable[Difference]) -> set[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.beside import facts_by_key, others_in_snapshot, read_snapshot
 from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
 from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
@@ -24,14 +24,13 @@ from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.log_plan import LogPlan, begins_at, plan_log
 from migrator.audit.log_source import CommittedRecords, read_planned
-from migrator.audit.log_states import NO_OFFSET, LogStates
+from migrator.audit.log_states import NO_OFFSET, LogStates, OtherInSnapshot
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import NOWHERE, Position
-from migrator.wire.schema import Message
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -163,14 +162,21 @@ def _read_log(kraft: str, low: int, wanted: Position) -> tuple[LogStates, Positi
 
     plan = read_up_to(wanted, look, kraft)
     records = CommittedRecords()
-    return _states(records, read_planned(plan, records), max(low, begins_at(plan)))
-
-
-def _states(records: CommittedRecords, source: Iterator[Message], low: int) -> tuple[LogStates, Position]:
-    states = LogStates(low)
-    for record in source:
+    states = LogStates(max(low, begins_at(plan)))
+    beside = plan.beside_offset
+    for record in read_planned(plan, records):
+        if 0 <= beside < records.at:
+            states.other_in_snapshot, beside = _other_in_snapshot(plan, states), -1
         states.take(records.at, record)
+    if beside >= 0:
+        states.other_in_snapshot = _other_in_snapshot(plan, states)
     return states, Position(records.epoch, records.offset)
+
+
+def _other_in_snapshot(plan: LogPlan, states: LogStates) -> list[OtherInSnapshot]:
+    """states: of the log up to the snapshot's offset."""
+    snapshot = facts_by_key(read_snapshot(plan))
+    return list(others_in_snapshot(snapshot, facts_by_key(states.facts), plan.beside_offset))
 
 
 class RehearsalMark(msgspec.Struct):

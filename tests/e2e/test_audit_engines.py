@@ -21,7 +21,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from migrator.audit.compare import MOVED_ON, AuditReport, ExpectedDifferences
+from migrator.audit.compare import MOVED_ON, AuditReport, DifferenceKind, ExpectedDifferences
 from migrator.audit.log_plan import plan_log
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.run import run_audit
@@ -35,6 +35,7 @@ from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.values import Acl, AclEntry, AclResource
+from migrator.node.tools.log_of_quorum import log_of_quorum
 from migrator.node.tools.rehearsal import rehearse
 from migrator.node.zookeeper.tree_reader import descendants
 from migrator.wire.messages.metadata import (
@@ -60,7 +61,7 @@ from migrator.zk.session import ZkSession
 from tests.e2e.support import AUDIT_DEADLINE_S
 from tests.e2e.test_cli import a_controller_file
 from tests.support.fetch_stand_in import a_controller
-from tests.support.kept_logs import as_snapshot, batches_of, with_records
+from tests.support.kept_logs import as_snapshot, batches_of, with_records, with_snapshot_beside
 from tests.support.passwords import an_encoder, encoded
 from tests.support.seeded_tree import (
     EVERY_SECURITY_FAMILY,
@@ -453,14 +454,15 @@ def test_a_live_log_that_catches_up_between_two_looks_is_the_same(cluster: Clust
     with a_controller(*ahead) as leader:
         behind = leader.high_watermark = leader.high_watermark - 1
         leader.before_answer = lambda: catch_up(leader, out / "look-1" / "judged" / "_SUCCESS", behind + 1)
-        report = spark_audit(
-            cluster.connect,
-            leader.address,
-            master="local[2]",
-            out=out,
-            rules=ExpectedDifferences(producer_id_margin=4_000),
-            passwords=ENCODER,
-        )
+        with log_of_quorum(leader.address, None) as log:
+            report = spark_audit(
+                cluster.connect,
+                str(log.directory),
+                master="local[2]",
+                out=out,
+                rules=ExpectedDifferences(producer_id_margin=4_000),
+                passwords=ENCODER,
+            )
     assert report.exit_code == 0, report.differences
     assert report.kraft["offset"] == behind
     assert "again" in report.seconds
@@ -470,6 +472,67 @@ def test_a_live_log_that_catches_up_between_two_looks_is_the_same(cluster: Clust
 def catch_up(leader: Any, first_look: Path, high_watermark: int) -> None:
     if first_look.exists():
         leader.high_watermark = high_watermark
+
+
+# --- a snapshot beside the log ----------------------------------------------------------------------------
+
+
+def test_a_snapshot_beside_a_whole_log_has_to_say_what_the_log_says(
+    cluster: Cluster, tmp_path: Path, many_splits: None
+) -> None:
+    """A stock controller that was started on such a directory answered what the snapshot says; both engines passed."""
+    good = with_snapshot_beside(cluster.log, tmp_path / "good")
+    later = with_records(good, tmp_path / "later", [config(2, TREE.name(6), "retention.ms", "7")])
+    for engine in ("quick", "spark"):
+        assert cluster.audit(engine, good).exit_code == 0
+        assert keys(cluster.audit(engine, later)) == {(TOPIC_CONFIGS, TREE.name(6))}, "the log went on behind it"
+
+    other = with_snapshot_beside(
+        cluster.log,
+        tmp_path / "other",
+        config(2, TREE.name(1), "retention.ms", "666"),
+        config(4, "3", PASSWORD, OTHER_SECRET),
+        PartitionChangeRecord(topic_id=topic_id(4), partition_id=1, leader=2),
+        TopicRecord(name="only-in-snapshot", topic_id=an_id("only-in-snapshot")),
+        RemoveAccessControlEntryRecord(acl_id(CLUSTER_ACL)),
+    )
+    out = tmp_path / "out"
+    quick, spark = cluster.audit("quick", other), cluster.audit("spark", other, out)
+    for report in (quick, spark):
+        assert report.exit_code == 1
+        assert {each.kind for each in report.differences} == {DifferenceKind.OTHER_IN_SNAPSHOT}
+        assert keys(report) == {
+            (TOPIC_CONFIGS, TREE.name(1)),
+            (BROKER_CONFIGS, "3"),
+            (PARTITIONS, f"{TREE.name(4)}-1"),
+            (TOPICS, "only-in-snapshot"),
+            (ACLS, "/kafka-acl/Cluster/kafka-cluster"),
+        }
+        (told,) = (each for each in report.differences if each.family == TOPIC_CONFIGS)
+        assert '"666"' in told.rule
+        assert OTHER_SECRET not in str(report)
+    assert without_hashes(quick) == without_hashes(spark)
+    assert_nothing_secret_in(out)
+    assert without_hashes(spark_job.replay(out)) == without_hashes(spark)
+
+
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_a_snapshot_that_is_damaged_or_behind_the_log_s_end_is_not_read(
+    engine: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    """A stock controller ends at once on the first, and deletes the log on the second."""
+    damaged = with_snapshot_beside(cluster.log, tmp_path / "damaged")
+    (file,) = (damaged / "__cluster_metadata-0").glob("*.checkpoint")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    report = cluster.audit(engine, damaged)
+    assert report.exit_code == 2
+    assert file.name in report.differences[0].key
+
+    report = cluster.audit(engine, with_snapshot_beside(cluster.log, tmp_path / "ahead", ahead=1_000))
+    assert report.exit_code == 2
+    assert "deletes that log" in report.differences[0].key
 
 
 # --- what cannot be read ----------------------------------------------------------------------------------

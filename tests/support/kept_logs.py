@@ -55,6 +55,20 @@ def as_snapshot(source: Path, target: Path) -> Path:
     return target
 
 
+def with_snapshot_beside(source: Path, target: Path, *otherwise: Message, ahead: int = 0) -> Path:
+    """The whole log, and beside it a snapshot of all of it, as a controller leaves it in its first days.
+
+    otherwise: records that the snapshot has besides. ahead: how far behind the log's end it says that it is.
+    """
+    shutil.copytree(source, target)
+    log = target / LOG_NAME
+    plan = plan_log(log)
+    records = [each for each in read_directory(log, CommittedRecords()) if not isinstance(each, NoOpRecord)]
+    file = log / f"{plan.offset + 1 + ahead:020d}-{plan.epoch:010d}.checkpoint"
+    file.write_bytes(_snapshot([*records, *otherwise], plan.epoch))
+    return target
+
+
 def _snapshot(records: list[Message], epoch: int) -> bytes:
     where = {"leader_epoch": epoch, "timestamp_ms": 0}
     data = build_control_batch(base_offset=0, records=[SnapshotHeaderRecord()], **where)

@@ -20,12 +20,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome, within_bytes
+from migrator.audit.beside import facts_by_key, others_in_snapshot, told
+from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome, unread_key, within_bytes
 from migrator.audit.log_fold import Fold
 from migrator.audit.log_states import NO_OFFSET, OffsetRange
 from migrator.audit.normalise import FAMILIES
 from migrator.audit.rows import WHOLE_SIDE, SideRow, facts_text
-from migrator.audit.spark.sources import ZOOKEEPER, InputRow
+from migrator.audit.spark.sources import BESIDE, LOG, ZOOKEEPER, InputRow
 from migrator.audit.subjects import JudgedKey, ZkRow, judge_subject, moved_keys
 
 JUDGED_SCHEMA: Final = (
@@ -71,9 +72,12 @@ _SUBJECT: Final = itemgetter(1)
 class SubjectJudge:
     """Judges the rows of whole subjects for `mapInArrow`, and gives what became of their keys."""
 
-    def __init__(self, rules: ExpectedDifferences, window: OffsetRange | None = None) -> None:
-        """window: of a dual-write, the offsets that ZooKeeper had while it was read."""
+    def __init__(self, rules: ExpectedDifferences, window: OffsetRange | None = None, beside: int = -1) -> None:
+        """window: of a dual-write, the offsets that ZooKeeper had while it was read. beside: the last offset that the
+        snapshot beside the log stands for; -1 without one.
+        """
         self._rules = rules
+        self._beside = beside
         self._window = window or OffsetRange(NO_OFFSET, NO_OFFSET)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,6 +107,8 @@ class SubjectJudge:
         log = {(row.family, row.key): row for row in facts}
         moved = moved_keys(fold.states, fold.states.changed(), self._window.high)
         judged = list(judge_subject(subject, _of_zookeeper(rows), log, self._rules, moved))
+        if self._beside >= 0:
+            judged += self._other_in_snapshot(subject, rows)
         same = Counter(each.family for each in judged if each.outcome is KeyOutcome.EQUAL)
         if sum(same.values()) == len(judged):
             equal.update(same)
@@ -111,6 +117,21 @@ class SubjectJudge:
         told = (each for each in judged if each.outcome is not KeyOutcome.EQUAL)
         return [*counted, *chain.from_iterable(_rows(each, subject) for each in told)]
 
+    def _other_in_snapshot(self, subject: str, rows: list[InputRow]) -> Iterator[JudgedKey]:
+        before = _folded(subject, (row for row in rows if row[0] == LOG and row[2] <= self._beside), NO_OFFSET)
+        snapshot = _folded(subject, (row for row in rows if row[0] == BESIDE), NO_OFFSET, BESIDE)
+        unread = [row for row in snapshot.rows() if row.family == WHOLE_SIDE]
+        for row in unread:
+            reason = f"the snapshot beside the log: {row.problem}"
+            yield JudgedKey(
+                WHOLE_SIDE, row.key, KeyOutcome.NOT_READ, [unread_key(WHOLE_SIDE, row.key, reason)], None, None
+            )
+        if unread:
+            return
+        log, beside = facts_by_key(before.states.facts), facts_by_key(snapshot.states.facts)
+        for each in others_in_snapshot(beside, log, self._beside):
+            yield JudgedKey(each.family, each.key, KeyOutcome.DIFFERENT, told(each), None, None)
+
 
 def _of_zookeeper(rows: Iterable[InputRow]) -> Iterator[ZkRow]:
     for side, _, mzxid, _, family, key, text, problem in rows:
@@ -118,11 +139,11 @@ def _of_zookeeper(rows: Iterable[InputRow]) -> Iterator[ZkRow]:
             yield ZkRow(family, key or "", text, mzxid, problem)
 
 
-def _folded(subject: str, rows: Iterable[InputRow], low: int) -> Fold:
-    """What the records of a subject add up to."""
+def _folded(subject: str, rows: Iterable[InputRow], low: int, wanted: int = LOG) -> Fold:
+    """What the records of a subject add up to. wanted: LOG, or BESIDE."""
     fold = Fold(low)
     for side, _, offset, _, kind, _, data, _ in rows:
-        if side != ZOOKEEPER:
+        if side == wanted:
             fold.take(offset, kind, data or "", subject)
     return fold
 

@@ -18,14 +18,14 @@ from pyspark.sql import functions as F
 from migrator.audit.log_fold import MARKER_TYPES, NAMING_RECORDS
 from migrator.audit.log_source import Dropped, Marker
 from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT
-from migrator.audit.spark.sources import LOG, READ
+from migrator.audit.spark.sources import BESIDE, LOG, READ
 
 JUDGED_COLUMNS: Final = ("side", "subject", "place", "nth", "kind", "key", "text", "problem")
 
 
 IS_MARKER: Final = f"side = {LOG} and kind in {tuple(MARKER_TYPES)}"
-_IS_NAMING: Final = f"side = {LOG} and kind in {tuple(NAMING_RECORDS)}"
-_IS_NAMELESS: Final = f"side = {LOG} and subject is null and key = id"
+_IS_NAMING: Final = f"side in ({LOG}, {BESIDE}) and kind in {tuple(NAMING_RECORDS)}"
+_IS_NAMELESS: Final = f"side in ({LOG}, {BESIDE}) and subject is null and key = id"
 _SUBJECT: Final = f"coalesce(subject, named, concat('{UNKNOWN_TOPIC_SUBJECT}', key))"
 """In SQL: built from parts, each part is a question to the JVM."""
 

@@ -70,6 +70,7 @@ from migrator.audit.spark.compare import (
 from migrator.audit.spark.fold import IS_MARKER, committed, is_marker, markers_of, together, with_subjects
 from migrator.audit.spark.session import spark_session
 from migrator.audit.spark.sources import (
+    BESIDE,
     INPUT_SCHEMA,
     LOG,
     READ,
@@ -121,6 +122,7 @@ class ReplayManifest(msgspec.Struct):
     """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
 
     rows: how many each look wrote. windows: of a dual-write, the offsets that ZooKeeper had during each look.
+    beside: the last offset of the snapshot beside the log of each look; -1 without one.
     """
 
     zk: dict[str, Any]
@@ -132,6 +134,7 @@ class ReplayManifest(msgspec.Struct):
     records_of: list[int] = []
     rows: list[int] = []
     windows: list[OffsetRange | None] = []
+    beside: list[int] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +238,12 @@ def replay(directory: Path, *, master: str = "local[*]") -> AuditReport:
     kept = msgspec.json.decode(file.read_bytes(), type=ReplayManifest)
     with _directory(None) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
         clock.lap("session")
-        audit = _Audit(spark, again, msgspec.structs.replace(kept, records_of=[], rows=[], windows=[]), clock)
-        looks = zip(kept.records_of, kept.rows, kept.windows, strict=True)
-        for number, (records_of, rows, window) in enumerate(looks, 1):
-            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows, window)
+        empty = msgspec.structs.replace(kept, records_of=[], rows=[], windows=[], beside=[])
+        audit = _Audit(spark, again, empty, clock)
+        beside = kept.beside or [-1] * len(kept.rows)  # of an audit before snapshots were looked at
+        looks = zip(kept.records_of, kept.rows, kept.windows, beside, strict=True)
+        for number, (records_of, rows, window, offset) in enumerate(looks, 1):
+            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows, window, offset)
         return audit.report()
 
 
@@ -259,6 +264,7 @@ class _Look:
     records: _Look | None = None
     subjects: DataFrame | None = None
     window: OffsetRange | None = None
+    beside: int = -1
     counts: Counts = field(default_factory=Counter)
 
     @property
@@ -289,7 +295,9 @@ class _Audit:
         """offsets: of a dual-write. What the log said while ZooKeeper was read is read behind it."""
         look = self._next_look()
         low = None if offsets is None else offsets.mirrored().offset
-        reader = PartReader(reading, plan_parts(names, min(self.kept.tasks, READERS_MAX)), log.plan.splits)
+        parts = plan_parts(names, min(self.kept.tasks, READERS_MAX))
+        reader = PartReader(reading, parts, [*log.plan.splits, *log.plan.beside])
+        self._note_beside(look, log.plan.beside_offset)
         self._keep_inputs(look, self._read(reader), len(reader))
         if offsets is not None and low is not None:
             behind, high = offsets.read_behind()
@@ -317,18 +325,21 @@ class _Audit:
             log.look(high)
             self._note_window(look, offsets.window(low, high.offset))
         if log.moved:
-            reader = PartReader(reading, [], log.plan.splits)
+            reader = PartReader(reading, [], [*log.plan.splits, *log.plan.beside])
             self._keep_inputs(look, self._read(reader), len(reader))
+            self._note_beside(look, log.plan.beside_offset)
         else:
             look.records = self.looks[-2].records or self.looks[-2]
             self.kept.records_of[-1] = self.kept.records_of[-2]
+            self._note_beside(look, look.records.beside)
         self._compare(look)
         self.clock.lap("again")
 
-    def look_at_kept(self, kept: Path, kept_records: Path, rows: int, window: OffsetRange | None) -> None:
+    def look_at_kept(self, kept: Path, kept_records: Path, rows: int, window: OffsetRange | None, beside: int) -> None:
         look = self._next_look()
         look.inputs, look.rows = kept / "inputs", rows
         self._note_window(look, window)
+        self._note_beside(look, beside)
         if kept_records != kept:
             look.records = next(each for each in self.looks if each.inputs == kept_records / "inputs")
         look.markers = self._inputs(look).where(is_marker()).count()
@@ -344,7 +355,11 @@ class _Audit:
         self.kept.records_of.append(number)
         self.kept.rows.append(0)
         self.kept.windows.append(None)
+        self.kept.beside.append(-1)
         return self.looks[-1]
+
+    def _note_beside(self, look: _Look, offset: int) -> None:
+        look.beside = self.kept.beside[-1] = offset
 
     def _note_window(self, look: _Look, window: OffsetRange | None) -> None:
         look.window = self.kept.windows[-1] = window
@@ -377,7 +392,8 @@ class _Audit:
         rows = [self._inputs(each).observe(seen, F.count(F.lit(1)).alias("rows")) for each, seen in scans]
         both = rows[0]
         if look.records is not None:
-            both = rows[0].where(F.col("side") != LOG).unionAll(rows[1].where(F.col("side") == LOG))
+            of_log = F.col("side").isin(LOG, BESIDE)
+            both = rows[0].where(~of_log).unionAll(rows[1].where(of_log))
         wanted = with_subjects(committed(both, dropped), self._inputs(source), self.kept.tasks)
         if look.subjects is not None:
             wanted = wanted.join(F.broadcast(look.subjects), "subject", "left_semi").select(*wanted.columns)
@@ -390,7 +406,8 @@ class _Audit:
             in_dual_write=bool(self.kept.zk.get("dual_write")),
             ours_leads=bool(self.kept.zk.get("ours_leads", True)),
         )
-        verdicts = together(wanted, self.kept.tasks).mapInArrow(SubjectJudge(rules, look.window), JUDGED_SCHEMA)
+        judge = SubjectJudge(rules, look.window, look.beside)
+        verdicts = together(wanted, self.kept.tasks).mapInArrow(judge, JUDGED_SCHEMA)
         columns = [column.alias(name) for name, column in counting().items()]
         verdicts.observe(judged, *columns).write.parquet(look.judged)
         for each, seen in scans:

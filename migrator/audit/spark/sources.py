@@ -54,8 +54,8 @@ TOPICS_PER_RANGE_MAX: Final = 5_000
 READERS_MAX: Final = 8
 """Sessions that one audit opens with ZooKeeper, however many tasks run side by side."""
 
-ZOOKEEPER, LOG, READ = 0, 1, 2
-"""The sides; READ is the last row of a task."""
+ZOOKEEPER, LOG, READ, BESIDE = 0, 1, 2, 3
+"""The sides; READ is the last row of a task. BESIDE is the snapshot beside the log, in the same form."""
 
 INPUT_SCHEMA: Final = (
     "side tinyint, subject string, place bigint, nth bigint, kind string, key string, text string, problem string"
@@ -98,10 +98,10 @@ def zookeeper_rows(rows: Iterable[SideRow], fingerprints: SecretFingerprints) ->
         yield ZOOKEEPER, row.subject, row.version, 0, row.family, row.key, text, row.problem
 
 
-def log_rows(rows: Iterable[RecordRow]) -> Iterator[InputRow]:
+def log_rows(rows: Iterable[RecordRow], side: int = LOG) -> Iterator[InputRow]:
     for row in rows:
         subject = TOPIC_SUBJECT + row.name if row.subject is None and row.name is not None else row.subject
-        yield LOG, subject, row.offset, row.nth, row.type, row.topic_id, row.data, row.problem
+        yield side, subject, row.offset, row.nth, row.type, row.topic_id, row.data, row.problem
 
 
 def counted_batches(rows: Iterable[InputRow], parts: int) -> Iterator[pa.RecordBatch]:
@@ -235,7 +235,8 @@ class PartReader:
 
 def _rows_of_split(split: LogSplit, fingerprints: SecretFingerprints) -> Iterator[InputRow]:
     try:
-        yield from log_rows(record_rows(read_split(split), fingerprints, split.snapshot_offset))
+        side = BESIDE if split.beside else LOG
+        yield from log_rows(record_rows(read_split(split), fingerprints, split.snapshot_offset), side)
     except FindingError as error:
         yield from log_rows([unreadable_records(error)])
 
