@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, SecurityFacts, change_of
+from migrator.audit.java_texts import java_long
+from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, TOO_DEEP, SecurityFacts, change_of
 from migrator.findings.audit import LOG_INCONSISTENT
 from migrator.findings.content import MALFORMED_ZNODE
 from migrator.findings.finding import words_of
@@ -59,6 +60,9 @@ OF_ZOOKEEPER_ALONE: Final = frozenset({STOCK_ANNOUNCES, BLOCK_SIZE})
 STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
 
+RECOVERY_STATE_MAX: Final = 1
+"""`LeaderRecoveryState` has RECOVERED and RECOVERING."""
+
 FIRST_CONTROLLER_EPOCH: Final = 1
 """No controller ever wrote a state with a lower one."""
 
@@ -88,17 +92,21 @@ class _StateJson(msgspec.Struct):
     leader: int
     leader_epoch: int
     isr: list[int]
-    leader_recovery_state: int = 0
+    leader_recovery_state: Annotated[int, msgspec.Meta(ge=0, le=RECOVERY_STATE_MAX)] = 0
 
 
 class _ConfigJson(msgspec.Struct):
-    config: dict[str, str]
+    """Without `config` there is none, as for Kafka."""
+
+    config: dict[str, str] = {}
 
 
 class _ProducerIdsJson(msgspec.Struct):
-    block_end: str | int
-    block_start: str | int | None = None
-    broker: int | None = None
+    """Both ends are texts: Kafka's reader throws for a JSON number."""
+
+    block_end: str
+    block_start: str
+    broker: int
 
 
 _TOPIC_JSON: Final = msgspec.json.Decoder(_TopicJson)
@@ -112,6 +120,8 @@ def _json(path: str, data: bytes | None, decoder: msgspec.json.Decoder[T]) -> T:
         return decoder.decode(data or b"")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
+    except RecursionError as error:
+        raise MALFORMED_ZNODE.error(path=path, reason=TOO_DEEP) from error
 
 
 def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
@@ -153,11 +163,10 @@ def zk_producer_ids(path: str, data: bytes | None) -> Facts:
         return {}
     block = _json(path, data, _PRODUCER_IDS_JSON)
     try:
-        facts = {NEXT_ID: int(block.block_end) + 1}
-        if block.block_start is not None:
-            facts[BLOCK_SIZE] = facts[NEXT_ID] - int(block.block_start)
-            if block.broker == STOCK_MIRROR:
-                facts[STOCK_ANNOUNCES] = int(block.block_start)
+        start, facts = java_long(block.block_start), {NEXT_ID: java_long(block.block_end) + 1}
+        facts[BLOCK_SIZE] = facts[NEXT_ID] - start
+        if block.broker == STOCK_MIRROR:
+            facts[STOCK_ANNOUNCES] = start
     except ValueError as error:
         raise MALFORMED_ZNODE.error(path=path, reason="an end of the block is not a number") from error
     return facts
@@ -190,6 +199,7 @@ class LogFacts:
     def _apply(self, record: Message) -> None:
         match record:
             case PartitionRecord():
+                _refuse_directories(record, len(record.replicas))
                 self._partitions[record.topic_id][record.partition_id] = _partition_facts(record)
             case PartitionChangeRecord():
                 _merge(self._partitions[record.topic_id][record.partition_id], record)
@@ -266,6 +276,16 @@ def _partition_facts(record: PartitionRecord) -> Facts:
         "recovery": record.leader_recovery_state,
         "partition_epoch": record.partition_epoch,
     }
+
+
+def _refuse_directories(record: PartitionRecord, replicas: int) -> None:
+    """Raises Z2K-5002: a controller ends at its start on a partition with more or fewer directories than replicas.
+
+    Source: Kafka 3.9 `PartitionRegistration`.
+    """
+    if record.directories and len(record.directories) != replicas:
+        reason = f"it has {len(record.directories)} directories for {replicas} replicas"
+        raise LOG_INCONSISTENT.error(record=_named(record), reason=reason)
 
 
 def _merge(facts: Facts, change: PartitionChangeRecord) -> None:

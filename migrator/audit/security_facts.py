@@ -14,11 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote_plus, unquote_plus
 
 import msgspec
 
+from migrator.audit.java_texts import java_double, java_int, java_long
 from migrator.findings.audit import LOG_INCONSISTENT
 from migrator.findings.content import MALFORMED_ZNODE
 from migrator.findings.finding import words_of
@@ -49,6 +50,19 @@ SECURITY_RECORDS: Final = (
     RemoveDelegationTokenRecord,
 )
 
+TOO_DEEP: Final = "it is nested too deeply to be read"
+TOKEN_VERSION_MAX: Final = 3
+"""Of the znodes that Kafka 3.9 reads; each version before is read too."""
+
+LONG_QUOTAS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate"})
+INT_QUOTAS: Final = frozenset({"connection_creation_rate"})
+"""A broker in ZooKeeper mode reads these as whole numbers, all others as doubles.
+Source: Kafka 3.9 `QuotaConfigHandler.updateQuotaConfig`, `IpConfigHandler`.
+"""
+
+CREDENTIAL_KEYS: Final = frozenset({"salt", "stored_key", "server_key", "iterations"})
+"""`ScramCredentialUtils.credentialFromString` wants these, and nothing beside them."""
+
 ENTITY_ROOTS: Final = {"user": "users", "client-id": "clients", "ip": "ips"}
 ACL_ROOTS: Final = {3: "/kafka-acl", 4: "/kafka-acl-extended/prefixed"}
 TOKEN_ROOT: Final = "/delegation_token/tokens"
@@ -78,10 +92,14 @@ class _AclJson(msgspec.Struct):
 
 
 class _AclsJson(msgspec.Struct):
+    """Kafka's reader wants this version and no other."""
+
     acls: list[_AclJson]
+    version: Literal[1]
 
 
 class _TokenJson(msgspec.Struct):
+    version: Annotated[int, msgspec.Meta(ge=1, le=TOKEN_VERSION_MAX)]
     owner: str
     token_id: str = msgspec.field(name="tokenId")
     renewers: list[str]
@@ -101,6 +119,8 @@ def zk_facts(path: str, data: bytes | None) -> dict[str, Facts]:
         return {ACLS: _zk_acls(data)}
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
+    except RecursionError as error:
+        raise MALFORMED_ZNODE.error(path=path, reason=TOO_DEEP) from error
     except ValueError as error:  # its text may hold what was read, which may be secret
         raise MALFORMED_ZNODE.error(path=path, reason="a value in it is not of its kind") from error
 
@@ -120,8 +140,14 @@ def _zk_entity(data: bytes | None) -> dict[str, Facts]:
         if key in _MECHANISMS.values():
             scram |= {f"{key} {name}": part for name, part in _zk_credential(value).items()}
         else:
-            quotas[key] = _number(float(value))
+            quotas[key] = _number(_quota(key, value))
     return {QUOTAS: quotas, SCRAM: scram}
+
+
+def _quota(key: str, text: str) -> float:
+    if key in LONG_QUOTAS:
+        return float(java_long(text))
+    return float(java_int(text)) if key in INT_QUOTAS else java_double(text)
 
 
 def _number(value: float) -> float | str:
@@ -131,7 +157,9 @@ def _number(value: float) -> float | str:
 
 def _zk_credential(text: str) -> Facts:
     parts = dict(part.split("=", 1) for part in text.split(","))
-    return {**parts, "iterations": int(parts.get("iterations", "none"))}
+    if parts.keys() != CREDENTIAL_KEYS:
+        raise ValueError("it has other keys than Kafka's")
+    return {**parts, "iterations": java_int(parts["iterations"])}
 
 
 def _zk_acls(data: bytes | None) -> Facts:
@@ -154,7 +182,8 @@ def _acl_text(permission: str, operation: str, principal: str, host: str) -> str
 
 def _token_facts(token: str, owner: str, requester: str, renewers: list[str], times: tuple[int, int, int]) -> Facts:
     issued, latest, expires = times
-    names = {"token id": token, "token owner": owner, "token requester": requester, "token renewers": renewers}
+    whoever = sorted(renewers)  # a set, for brokers
+    names = {"token id": token, "token owner": owner, "token requester": requester, "token renewers": whoever}
     return {**names, "issued": issued, "latest": latest, "expires": expires}
 
 

@@ -41,6 +41,7 @@ from migrator.audit.rows import (
 )
 from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
 from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.findings.content import MALFORMED_ZNODE
 from migrator.findings.finding import FindingError
 from migrator.model.image import Position
 from migrator.zk import paths
@@ -105,9 +106,17 @@ def unassigned_partitions(session: Session, names: Iterable[str], limits: ReadLi
                 yield SideRow(PARTITIONS, f"{name}-{each}", topic_subject(name), {"assigned": False})
 
 
+def _persistent(path: str, znode: Znode) -> bytes | None:
+    """Its data. Raises Z2K-1001 for a znode that goes with a session, or by a time: nobody's metadata is kept there."""
+    if znode.owner:
+        raise MALFORMED_ZNODE.error(path=path, reason=f"it is not persistent (owner {znode.owner:#x})")
+    return znode.data
+
+
 def _topic(name: str, znode: Znode) -> tuple[SideRow, dict[int, Facts]]:
+    path = paths.topic(name)
     try:
-        facts, assigned = zk_topic(paths.topic(name), znode.data)
+        facts, assigned = zk_topic(path, _persistent(path, znode))
     except FindingError as error:
         return _problem(TOPICS, name, topic_subject(name), znode.mzxid, error), {}
     return SideRow(TOPICS, name, topic_subject(name), facts, znode.mzxid), assigned
@@ -118,8 +127,9 @@ def _partition(topic: str, partition: int, assignment: Facts, assigned_at: int, 
     key, subject = partition_key(topic, partition), topic_subject(topic)
     if znode is None:
         return SideRow(PARTITIONS, key, subject, assignment, assigned_at)
+    path = paths.state(topic, partition)
     try:
-        state = zk_state(paths.state(topic, partition), znode.data, znode.version)
+        state = zk_state(path, _persistent(path, znode), znode.version)
     except FindingError as error:
         return _problem(PARTITIONS, key, subject, znode.mzxid, error)
     return SideRow(PARTITIONS, key, subject, {**assignment, **state}, max(assigned_at, znode.mzxid))
@@ -162,7 +172,7 @@ def producer_id_row(session: Session) -> SideRow:
 def _single(family: str, key: str, znode: Znode, path: str, parse: Callable[[str, bytes | None], Facts]) -> SideRow:
     subject = subject_of(family, key)
     try:
-        return SideRow(family, key, subject, parse(path, znode.data), znode.mzxid)
+        return SideRow(family, key, subject, parse(path, _persistent(path, znode)), znode.mzxid)
     except FindingError as error:
         return _problem(family, key, subject, znode.mzxid, error)
 
@@ -181,7 +191,7 @@ def security_rows(session: Session, wanted: Iterable[str], limits: ReadLimits = 
         if znode is None:
             continue
         try:
-            found = zk_facts(path, znode.data)
+            found = zk_facts(path, _persistent(path, znode))
         except FindingError as error:
             for family in families_at(path):
                 yield _problem(family, path, subject_of(family, path), znode.mzxid, error)
@@ -303,6 +313,6 @@ def _member(znode: Znode | None, name: str | None) -> Any:
     """For show only: None where the znode is missing or is not what Kafka writes."""
     try:
         found = json.loads(znode.data or b"") if znode is not None else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found.get(name) if name is not None and isinstance(found, dict) else found

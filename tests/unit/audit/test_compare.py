@@ -285,16 +285,6 @@ def test_producer_ids_of_a_rehearsal_move_on_by_whole_blocks_from_what_was_read(
     assert told(zookeeper, {"next_producer_id": log}, rules) == ("expected" if outcome else "different", outcome)
 
 
-@pytest.mark.parametrize("data", [b'{"block_end":"6999"}', b'{"block_end":"6999","block_start":null}'])
-def test_a_block_without_a_beginning_is_not_one_that_was_handed_out(data: bytes, tmp_path: Path) -> None:
-    kept = KeptReading()
-    kept.note(PATH_OF_BLOCK, a_znode(BLOCK % (1, 5_000, 5_999)))
-    (tmp_path / KEPT).write_bytes(kept.content())
-    rules = ExpectedDifferences(4_000, copied_zxid=5, read=str(tmp_path / KEPT))
-    sides = zk_producer_ids(PATH_OF_BLOCK, data), {"next_producer_id": 10_000}
-    assert judged_by_quick(*sides, rules) == ("different", "")
-
-
 def judged_by_quick(zookeeper: Facts, log: Facts, rules: ExpectedDifferences) -> tuple[str, str]:
     comparison = Comparison(rules)
     comparison.add(PRODUCER_IDS, "next", zookeeper, log, 7)

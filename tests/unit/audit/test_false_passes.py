@@ -108,8 +108,8 @@ IP = (ClientQuotaEntity("ip", "::1"),)
 @pytest.mark.parametrize("in_zookeeper", ["NaN", "Infinity", "-Infinity", "1.5"])
 @pytest.mark.parametrize("in_log", [float("nan"), float("inf"), float("-inf"), 1.5])
 def test_a_number_equals_only_itself(in_zookeeper: str, in_log: float) -> None:
-    record = ClientQuotaRecord(IP, "producer_byte_rate", in_log)
-    zookeeper = zk_facts("/config/ips/%3A%3A1", config_json({"producer_byte_rate": in_zookeeper}))[QUOTAS]
+    record = ClientQuotaRecord(IP, "request_percentage", in_log)
+    zookeeper = zk_facts("/config/ips/%3A%3A1", config_json({"request_percentage": in_zookeeper}))[QUOTAS]
     (log,) = facts_of([record]).security.facts(QUOTAS).values()
     (row,) = spark_rows(record)
     same = str(float(in_zookeeper)) == str(in_log)

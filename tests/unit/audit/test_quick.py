@@ -151,7 +151,10 @@ TOPIC, STATE = "/brokers/topics/t000001", "/brokers/topics/t000001/partitions/1/
         (written("/config/brokers/1", config_json({})), (BROKER_CONFIGS, "1")),
         (written("/config/brokers/2", config_json({"log.cleaner.threads": "4"})), (BROKER_CONFIGS, "2")),
         (written("/config/brokers/<default>", config_json({"log.cleaner.threads": "4"})), (BROKER_CONFIGS, "")),
-        (written("/latest_producer_id_block", b'{"block_end":"99999"}'), (PRODUCER_IDS, "next")),
+        (
+            written("/latest_producer_id_block", b'{"broker":1,"block_start":"99000","block_end":"99999"}'),
+            (PRODUCER_IDS, "next"),
+        ),
         (
             written("/config/ips/<default>", config_json({"connection_creation_rate": "6"})),
             (QUOTAS, "/config/ips/<default>"),
@@ -278,7 +281,7 @@ def test_what_never_rests_is_a_difference_after_the_last_look() -> None:
         (STATE, b'{"leader":"1","leader_epoch":0,"isr":[1]}', (PARTITIONS, "t000001-1")),
         (STATE, b"\xff", (PARTITIONS, "t000001-1")),
         ("/config/topics/t000001", b'{"config":["a"]}', (TOPIC_CONFIGS, "t000001")),
-        ("/config/brokers/<default>", b'{"version":1}', (BROKER_CONFIGS, "")),
+        ("/config/brokers/<default>", b'{"config":1}', (BROKER_CONFIGS, "")),
         ("/latest_producer_id_block", b'{"block_end":"many"}', (PRODUCER_IDS, "next")),
     ],
 )
