@@ -91,7 +91,7 @@ class Tree:
 
 def test_every_family_of_znodes_has_its_weed_and_the_claim_has_none() -> None:
     tree = Tree()
-    for each in Gardener(tree, "topic-0").plants():  # type: ignore[arg-type]
+    for each in Gardener(tree, "topic-0").plants():
         each.act()
     touched = {*tree.written, *tree.deleted}
     tops = {"/".join(path.split("/")[:3]) for path in touched}

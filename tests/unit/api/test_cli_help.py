@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import version
 
-import click
 import pytest
 import typer.main
 from typer.testing import CliRunner
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 from api.cli import app
 
 
-def commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def commands(group: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield path
     for name, each in getattr(group, "commands", {}).items():
         yield from commands(each, (*path, name))

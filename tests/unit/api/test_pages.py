@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_one_migration_is_shown_at_once_and_several_are_listed(served: Served) -
     assert "payments" in read(served, "/")
 
 
-def _fields(served: Served) -> dict[str, object]:
+def _fields(served: Served) -> dict[str, Any]:
     inventory = served.world.inventory
     return {name: getattr(inventory, name) for name in inventory.__struct_fields__}
 

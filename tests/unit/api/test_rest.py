@@ -155,8 +155,8 @@ def test_repeating_an_operation_with_its_key_is_safe_even_after_it_is_done(serve
 
 
 def test_a_key_for_another_operation_is_refused(served: Served) -> None:
-    served.post("/migrations/1/advance", **{"Idempotency-Key": "k1"})
-    other = served.post("/migrations/1/rollback", **{"Idempotency-Key": "k1"})
+    served.post("/migrations/1/advance", {}, **{"Idempotency-Key": "k1"})
+    other = served.post("/migrations/1/rollback", {}, **{"Idempotency-Key": "k1"})
     assert_problem(other, 422, "Z2K-4007")
 
 
@@ -361,7 +361,7 @@ def test_an_audit_reads_the_directory_of_the_active_controller(served: Served) -
 
 def test_asking_for_an_audit_twice_with_one_key_asks_once(served: Served) -> None:
     for _ in range(2):
-        assert served.post("/migrations/1/audits", **{"Idempotency-Key": "k1"}).status_code == 202
+        assert served.post("/migrations/1/audits", {}, **{"Idempotency-Key": "k1"}).status_code == 202
     assert len(audit_rows.audits(served.world.store, 1)) == 1
 
 
@@ -447,7 +447,8 @@ def test_a_mistyped_address_is_patched_and_a_wrong_field_is_not(served: Served) 
     answer = served.http.request("PATCH", "/api/v1/migrations/1", json={"zookeeper": "zk9:2181/kafka", "who": "Ada"})
     assert (answer.status_code, answer.json()["zookeeper"]) == (200, "zk9:2181/kafka")
     assert answer.json()["operations"][0]["operation"] == "change"
-    for body in ({"zookeeper": "no port"}, {"phase": "READY"}, {"controllers": []}):
+    wrong: list[dict[str, Any]] = [{"zookeeper": "no port"}, {"phase": "READY"}, {"controllers": []}]
+    for body in wrong:
         assert served.http.request("PATCH", "/api/v1/migrations/1", json=body).status_code == 422
     moved = served.http.request("PATCH", "/api/v1/migrations/1", json={"expected_version": 9})
     assert (moved.status_code, moved.json()["code"]) == (409, "Z2K-4006")

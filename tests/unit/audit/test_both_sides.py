@@ -6,6 +6,7 @@ The tree is written as Kafka writes it and copied by the copy's own code; nothin
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -239,8 +240,8 @@ def test_a_topic_that_goes_while_zookeeper_is_read_is_only_in_the_log() -> None:
     session = ensemble.session()
     there = session.children
 
-    def listed_and_gone(path: str) -> list[str] | None:
-        names = there(path)
+    def listed_and_gone(path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
+        names = there(path, watch)
         if path == "/brokers/topics" and "/brokers/topics/t000001" in ensemble.nodes:
             for each in sorted((node for node in ensemble.nodes if f"{node}/".startswith(f"{path}/t000001/")), key=len):
                 del ensemble.nodes[each]

@@ -6,7 +6,7 @@ Generated logs are compared with a slow twin, which adds the log up anew for eve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -389,7 +389,7 @@ class Killed(Busy):
         return read_log(str(self.directory), low, wanted)
 
 
-def batch_of(records: list[Message], offset: int, epoch: int) -> bytes:
+def batch_of(records: Sequence[Message], offset: int, epoch: int) -> bytes:
     values = [encode_record(each, 0) for each in records]
     return build_batch(base_offset=offset, leader_epoch=epoch, timestamp_ms=0, values=values) if values else b""
 

@@ -94,7 +94,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
                 history.append(draw(scram_records))
             case "token":
                 history.append(draw(token_records))
-            case "acl" if acls and draw(st.booleans()):
+            case "acl" if len(acls) > 0 and draw(st.booleans()):
                 history.append(RemoveAccessControlEntryRecord(acls.pop(draw(st.integers(0, len(acls) - 1)))))
             case "acl":
                 lives += 1
@@ -177,26 +177,26 @@ def slow_security(history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
                 words.setdefault((QUOTAS, path), {})[record.key] = said
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 name = f"SCRAM-SHA-{256 * record.mechanism}"
-                said = {}
+                credential: Facts = {}
                 if isinstance(record, UserScramCredentialRecord):
                     keys = {"salt": record.salt, "stored_key": record.stored_key, "server_key": record.server_key}
-                    said = {f"{name} {each}": base64.b64encode(value).decode() for each, value in keys.items()}
-                    said[f"{name} iterations"] = 4096
-                words.setdefault((SCRAM, f"/config/users/{SANITISED[record.name]}"), {})[record.mechanism] = said
+                    credential |= {f"{name} {each}": base64.b64encode(value).decode() for each, value in keys.items()}
+                    credential[f"{name} iterations"] = 4096
+                words.setdefault((SCRAM, f"/config/users/{SANITISED[record.name]}"), {})[record.mechanism] = credential
             case AccessControlEntryRecord() if record.id not in ended:
                 told = json.dumps(["deny", "read", "User:a", record.host], separators=(",", ":"))
                 told_before = words.setdefault((ACLS, f"/kafka-acl/Topic/{record.resource_name}"), {})
                 told_before[told] = {told: told_before.get(told, {told: 0})[told] + 1}
             case DelegationTokenRecord() | RemoveDelegationTokenRecord():
-                said = {
+                token: Facts = {
                     "token id": record.token_id,
                     "token owner": "User:a",
                     "token requester": "User:b",
                     "token renewers": ["User:c"],
                 }
-                said = {**said, "issued": 0, "latest": 0, "expires": 0}
+                token |= {"issued": 0, "latest": 0, "expires": 0}
                 gone = isinstance(record, RemoveDelegationTokenRecord)
-                words[TOKENS, f"/delegation_token/tokens/{record.token_id}"] = {"": {} if gone else said}
+                words[TOKENS, f"/delegation_token/tokens/{record.token_id}"] = {"": {} if gone else token}
     merged = {
         key: {name: value for said in parts.values() for name, value in said.items()} for key, parts in words.items()
     }

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_a_stock_controller_that_took_over_after_another_one_copied_nothing() ->
 
 
 def test_the_copy_of_ours_is_that_of_the_takeover_that_succeeded() -> None:
-    def state(to: str, second: float) -> dict[str, str]:
+    def state(to: str, second: float) -> dict[str, Any]:
         return {"event": "driver.state", "to": to, "timestamp": f"2026-11-24T07:58:{second:09.6f}Z"}
 
     events = [

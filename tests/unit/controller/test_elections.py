@@ -187,7 +187,7 @@ def test_whether_an_unclean_leader_is_allowed_is_said_by_the_topic_first(
 def test_a_partition_without_a_leader_gets_an_unclean_one_where_its_topic_allows_it() -> None:
     """The sweep: the topic began to allow it, or the replica came back, after the last replica in sync had gone."""
     allows = {"unclean.leader.election.enable": "true"}
-    alone = {"isr": (3,), "leader": -1}
+    alone: dict[str, Any] = {"isr": (3,), "leader": -1}
     able, unable = (
         a_topic("able", [a_partition(n, **alone) for n in range(3)]),
         a_topic("unable", [a_partition(**alone)]),

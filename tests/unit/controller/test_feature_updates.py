@@ -45,7 +45,8 @@ def the_word(image: Image, name: str, level: int, kind: int, **more: Any) -> str
     (result,) = decision.reply.results
     assert (result.error_code == Error.NONE) == bool(decision.records)
     assert result.error_code in (Error.NONE, Error.INVALID_UPDATE_VERSION)
-    return result.error_message
+    word: str | None = result.error_message
+    return word
 
 
 def test_after_the_migration_metadata_version_is_raised_and_lowered_where_nothing_is_lost() -> None:

@@ -185,7 +185,7 @@ def test_acls_and_tokens_come_and_go_by_their_ids() -> None:
 def test_a_change_keeps_what_it_does_not_name_and_counts_itself(
     record: PartitionChangeRecord, fields: dict[str, Any]
 ) -> None:
-    before = {
+    before: dict[str, Any] = {
         "id": 0, "replicas": (1, 2, 3), "isr": (1, 2), "leader": 1, "leader_epoch": 5, "partition_epoch": 9,
         "removing": (3,), "adding": (2,), "recovery": 0, "directories": (an_id("a"),),
     }  # fmt: skip
@@ -194,7 +194,7 @@ def test_a_change_keeps_what_it_does_not_name_and_counts_itself(
 
 def test_a_partition_without_known_directories_is_the_same_however_it_is_written() -> None:
     """A snapshot of stock names an empty id for each replica where a copy or an older record names none."""
-    plain = {"partition_id": 0, "topic_id": ORDERS, "replicas": (1, 2), "isr": (1, 2), "leader": 1}
+    plain: dict[str, Any] = {"partition_id": 0, "topic_id": ORDERS, "replicas": (1, 2), "isr": (1, 2), "leader": 1}
     before = replayed(EMPTY, TopicRecord(name="orders", topic_id=ORDERS))
     none = replayed(before, PartitionRecord(**plain))
     assert replayed(before, PartitionRecord(**plain, directories=(ZERO_ID, ZERO_ID))) == none

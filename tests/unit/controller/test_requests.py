@@ -50,7 +50,8 @@ DESCRIBE_QUORUM = 55
 def with_content(request: type[Message], version: int) -> Message:
     """A request that asks for something in each list that its version has: the fullest of a bounded number of draws."""
     chance = Random(version)
-    return max((arbitrary(chance, request, version) for _ in range(100)), key=_filled_lists)
+    draws: list[Message] = [arbitrary(chance, request, version) for _ in range(100)]
+    return max(draws, key=_filled_lists)
 
 
 def _filled_lists(message: Message) -> int:

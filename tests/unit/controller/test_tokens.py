@@ -113,7 +113,7 @@ def test_a_token_that_nobody_may_have_is_refused(situation: Situation, asked: di
 
 
 def test_a_token_for_somebody_else_needs_a_permission_where_permissions_are_looked_at() -> None:
-    for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
+    for_alice: dict[str, Any] = {"owner_principal_type": "User", "owner_principal_name": "alice"}
     heeding = AuthorizerRules(frozenset())
     reply, _, there = create(a_cluster(BOB, authorizer=heeding), **for_alice)
     assert reply.error_code == Error.NONE

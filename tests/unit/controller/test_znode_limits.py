@@ -22,6 +22,7 @@ from migrator.model.values import (
     ConfigType,
     MigrationState,
     QuotaEntity,
+    ScramMechanism,
 )
 from migrator.model.znode_sizes import acls_bytes, config_bytes, token_bytes, topic_bytes, user_bytes
 from migrator.wire.errors import Error
@@ -148,7 +149,7 @@ def test_the_ten_thousandth_acl_of_a_resource_is_refused_before_zookeeper_would(
 
 def test_a_topic_grows_until_its_znode_is_full() -> None:
     situation = a_cluster(an_image(a_topic("orders", 1)))
-    count, codes = 1, [Error.NONE]
+    count, codes = 1, [int(Error.NONE)]
     while codes == [Error.NONE] and count < 100_000:
         codes, words, decision = asked(situation, grow("orders", count + 10_000))
         situation, count = after(situation, decision), count + 10_000
@@ -263,7 +264,7 @@ def test_a_size_is_never_smaller_than_the_znode_and_not_much_larger(image: Image
         assert len(token_path(kept.id)) + len(token_data(kept)) <= token_bytes(kept)
     for user in {each.user for each in image.scram}:
         entity = QuotaEntity((("user", user),))
-        credentials = {each.mechanism: kept for each, kept in image.scram.items() if each.user == user}
+        credentials = {ScramMechanism(each.mechanism): kept for each, kept in image.scram.items() if each.user == user}
         path = entity_path(entity) or ""
         actual = len(path) + len(entity_data(image.quotas.get(entity, {}), credentials))
         assert actual <= user_bytes(user, credentials.values())

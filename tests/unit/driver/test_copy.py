@@ -168,9 +168,12 @@ def test_a_topic_that_did_not_move_is_not_encoded_again(monkeypatch: pytest.Monk
     tree = Tree(topics={"a": a_reading("a"), "b": a_reading("b"), "gone": a_reading("gone")})
     first = make_copy(tree)
     encoded: list[str] = []
-    monkeypatch.setattr(
-        copying, "topic_values", lambda reading: encoded.append(reading.topic.name) or topic_values(reading)
-    )
+
+    def noted(reading: TopicReading) -> tuple[bytes, ...]:
+        encoded.append(reading.topic.name)
+        return topic_values(reading)
+
+    monkeypatch.setattr(copying, "topic_values", noted)
     later = Tree(topics={"a": tree.topics["a"], "b": a_reading("b", 2), "new": a_reading("new")})
     second = make_copy(later, first)
     assert encoded == ["b", "new"]

@@ -295,9 +295,9 @@ def test_a_broker_registered_in_kraft_mode_is_not_a_broker_in_migration_mode() -
 
 def test_the_laboratory_lifts_the_rule_of_three_voters_and_nothing_else() -> None:
     """F-59."""
-    one = {"voters": (3000,), "image": a_quorum(voters=(3000,))}
+    one: dict[str, Any] = {"voters": (3000,), "image": a_quorum(voters=(3000,))}
     assert takeover_verdict(the_evidence(laboratory=True, **one)).holds
-    bad = {"exported": None, "foreign_voters": ("3001 (silent)",), "image": with_broker_2(fenced=True)}
+    bad: dict[str, Any] = {"exported": None, "foreign_voters": ("3001 (silent)",), "image": with_broker_2(fenced=True)}
     strict = takeover_verdict(the_evidence(**bad))
     loose = takeover_verdict(the_evidence(laboratory=True, **bad))
     assert loose == strict
@@ -314,7 +314,10 @@ def put(path: str, data: bytes = b"") -> Plant:
 
 
 def drop(path: str) -> Plant:
-    return lambda ensemble: ensemble.nodes.pop(path) and None
+    def dropped(ensemble: FakeEnsemble) -> None:
+        del ensemble.nodes[path]
+
+    return dropped
 
 
 def assigned(**changes: Any) -> bytes:

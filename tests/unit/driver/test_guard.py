@@ -29,6 +29,7 @@ from migrator.wire.codec import decode, decode_each, encode
 from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.primitives import ZERO_UUID
+from migrator.wire.schema import Message
 from tests.support.arbitrary_images import BROKERS, images
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 
@@ -54,11 +55,11 @@ def what_brokers_have(image: Image = IMAGE) -> dict[int, Survey]:
 
 def altered(updates: list[BrokerUpdate], broker: int, api_key: int, change: Callable[[Any], Any]) -> list[BrokerUpdate]:
     """The FULL request of this kind for this broker, decoded, changed, and encoded again."""
-    kind = {LEADER_AND_ISR: LeaderAndIsrRequest, UPDATE_METADATA: UpdateMetadataRequest}[api_key]
+    kinds: dict[int, type[Message]] = {LEADER_AND_ISR: LeaderAndIsrRequest, UPDATE_METADATA: UpdateMetadataRequest}
     found = []
     for update in updates:
         if (update.broker, update.api_key, update.kind) == (broker, api_key, UpdateKind.FULL):
-            request = change(decode(kind, VERSIONS[api_key], update.body))
+            request = change(decode(kinds[api_key], VERSIONS[api_key], update.body))
             found.append(replace(update, shared=encode(request, VERSIONS[api_key])))
         else:
             found.append(update)

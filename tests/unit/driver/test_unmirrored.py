@@ -31,6 +31,7 @@ from migrator.model.values import (
 )
 from migrator.zk import paths
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData
+from migrator.zk.znodes import topic_data
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 from tests.unit.driver.test_mirror import AT, a_cluster, assert_mirrored, mirror
 
@@ -60,8 +61,7 @@ def test_the_rest_of_a_commit_is_written(hostile: dict[str, object], family: str
 def test_whatever_the_planner_does_not_know_is_one_item(monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble, session, claim = a_cluster()
     image = an_image(a_topic("orders"), a_topic("payments"), next_producer_id=2_000)
-    known = planning.topic_data
-    monkeypatch.setattr(planning, "topic_data", lambda topic: known(topic) if topic.name == "orders" else 1 / 0)
+    monkeypatch.setattr(planning, "topic_data", lambda topic: topic_data(topic) if topic.name == "orders" else 1 / 0)
     planned = plan(diff(EMPTY, image), claim, AT, Shape())
     (item,) = planned.unmirrored
     assert (item.family, item.key, item.subject) == ("topic", "payments", an_id("payments"))

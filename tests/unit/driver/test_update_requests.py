@@ -25,7 +25,7 @@ from migrator.driver.update_requests import (
 )
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Image
-from migrator.model.values import Listener, Recovery, SecurityProtocol
+from migrator.model.values import Broker, Listener, Recovery, SecurityProtocol
 from migrator.wire.codec import decode, encode, encode_part
 from migrator.wire.messages.control import (
     LeaderAndIsrLiveLeader,
@@ -309,7 +309,7 @@ def test_a_deletion_says_leader_minus_two_and_the_zero_id_and_drops_each_log() -
 
 
 def test_k19_of_a_deleted_partition_those_replicas_are_offline_that_are_offline() -> None:
-    brokers = [1, a_broker(2, fenced=True), 3]
+    brokers: list[int | Broker] = [1, a_broker(2, fenced=True), 3]
     before = an_image(a_topic("orders", [a_partition(0, (1, 2, 4), (1,))]), brokers=brokers)
     forget = told_to(1, changes(before, an_image(brokers=brokers)))[0]
     assert forget.topic_states[0].partition_states[0].offline_replicas == (2, 4)

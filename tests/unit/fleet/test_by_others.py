@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ def test_evidence_that_does_not_answer_this_very_step_is_refused_by_name(tmp_pat
 
 
 def test_a_form_that_nobody_filled_in_is_no_evidence(tmp_path: Path) -> None:
-    for act in (others(tmp_path).stop, lambda: others(tmp_path).write(FILE, b"a=1\n")):
+    acts: list[Callable[[], object]] = [others(tmp_path).stop, lambda: others(tmp_path).write(FILE, b"a=1\n")]
+    for act in acts:
         bundle = bundle_of(act())
         leave(bundle, {})
         assert code_of(act) == EVIDENCE_REFUSED.code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -146,13 +147,17 @@ def test_the_way_back_is_the_migration_file_with_what_somebody_changed_since() -
     assert render("broker", back.document, FileKind.BACK, WANTED, before).content == back.content
 
 
+def is_key(name: str) -> Callable[[str], bool]:
+    return lambda key: key == name
+
+
 @pytest.mark.parametrize("in_kraft_mode", [True, False])
 def test_a_key_that_is_missing_is_never_taken_for_a_wish_to_remove_it(in_kraft_mode: bool) -> None:
     """A file that was cut, or that a tool wrote for another kind of node, lacks keys that nobody wants to lose."""
     before = migration().document
     there = kraft(before.content).document if in_kraft_mode else before
     for lost in {*there.values} - {"process.roles"}:
-        present = there.with_values({"num.io.threads": "16"}).without(lambda key, lost=lost: key == lost)
+        present = there.with_values({"num.io.threads": "16"}).without(is_key(lost))
         back = render("broker", present, FileKind.BACK, WANTED, before).document
         assert back.values == before.with_values({"num.io.threads": "16"} if lost != "num.io.threads" else {}).values
     original = migration().present
@@ -161,7 +166,7 @@ def test_a_key_that_is_missing_is_never_taken_for_a_wish_to_remove_it(in_kraft_m
     controller = a_file(OURS)
     stock = render("controller", controller, FileKind.STOCK, OF_CONTROLLER).document
     for lost in stock.values:
-        present = stock.without(lambda key, lost=lost: key == lost)
+        present = stock.without(is_key(lost))
         ours = render("controller", present, FileKind.BACK, OF_CONTROLLER, controller)
         assert ours.document.values == controller.values
 

@@ -99,6 +99,7 @@ def test_a_rollback_from_half_way_pauses_while_the_last_of_that_half_starts(
     monkeypatch.setattr(RollbackFromDemo, "_some_rolled", rolled)
     demo._half("ROLLING_BROKERS", "kraft", nodes)
     assert paused == [f"pause after {half}"]
+    assert demo.fleet is not None
     assert demo.fleet.after_act is None
 
 

@@ -171,7 +171,7 @@ def health(file: Path) -> int:
     patient = file.with_name("healthcheck.py")
     patient.write_text(shipped.replace("TIMEOUT_S = 3.0", "TIMEOUT_S = 60.0"))
     assert patient.read_text() != shipped
-    command = [sys.executable, "-I", "-S", patient, file]
+    command: list[str | Path] = [sys.executable, "-I", "-S", patient, file]
     environment = {**os.environ, "http_proxy": "http://127.0.0.1:1"}
     return subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False).returncode
 

@@ -4,15 +4,22 @@ an answer. librdkafka's own stand-in for a cluster has brokers 1 to 3, and knows
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 
 from migrator.findings.finding import FindingError
 from migrator.lab.admin import Administered, by_new_clients, connected
 
+Settings = dict[str, str | int | float | bool]
 SOON_S = 0.3
 """Waited for where nobody answers. A client that could connect and did not within that is replaced too."""
 
@@ -46,8 +53,8 @@ def test_a_broker_that_nobody_is_told_of_is_named_at_the_deadline() -> None:
 
 def test_an_election_is_asked_for_by_new_clients_while_no_controller_is_connected() -> None:
     """The stand-in names no controller that it has."""
-    soon = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "socket.timeout.ms": 300}
-    nameless = {"bootstrap.servers": "none", "test.mock.num.brokers": 3, "log_level": 0, "socket.timeout.ms": 300}
+    soon: Settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "socket.timeout.ms": 300}
+    nameless = soon | {"bootstrap.servers": "none", "test.mock.num.brokers": 3}
     last = a_client_of_a_cluster()
     made = iter([AdminClient(dict(soon)), AdminClient(dict(nameless)), last])
 
@@ -105,8 +112,9 @@ def test_a_change_of_a_topic_goes_by_a_new_client_where_one_never_connected() ->
             return next(clients)
 
     asked: list[ConfigResource] = []
-    deaf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "socket.timeout.ms": 300}
-    clients = iter([AdminClient(deaf), Connected()])
+    deaf: Settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "socket.timeout.ms": 300}
+    pretended: Any = Connected()
+    clients: Iterator[AdminClient] = iter([AdminClient(deaf), pretended])
     Cluster().alter_configs(ResourceType.TOPIC, "orders", {"retention.ms": "1"})
     assert [each.name for each in asked] == ["orders"]
 

@@ -13,6 +13,7 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.lab.servers import artifacts
+from migrator.lab.servers.java import Java
 
 BROKER_JAR = "kafka_2.13-3.9.2.jar"
 
@@ -211,6 +212,6 @@ def test_jars_beside_come_last_so_that_an_archive_of_classes_still_fits(tmp_path
     for directory, name in ((libs, "kafka.jar"), (beside, "a-test.jar")):
         directory.mkdir()
         (directory / name).touch()
-    java = artifacts.Java("java", 17, "openjdk 17")
+    java = Java("java", 17, "openjdk 17")
     assert artifacts.Artifacts("3.9.2", libs, java).class_path == f"{libs}/kafka.jar"
     assert artifacts.Artifacts("3.9.2", libs, java, beside=beside).class_path == f"{libs}/kafka.jar:{beside}/a-test.jar"

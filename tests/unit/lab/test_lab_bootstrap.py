@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
+import platform
 import subprocess
 import sys
 import time
@@ -97,7 +99,7 @@ def test_a_missing_or_old_java_is_one_line(
     version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment = a_java(tmp_path / "java", version) if version else {"PATH": ""}
-    monkeypatch.setattr(provision.os, "environ", environment)
+    monkeypatch.setattr(os, "environ", environment)
     assert provision.main(["setup", "--with-java"]) == 1
     told = capsys.readouterr()
     assert told.out == ""
@@ -191,8 +193,8 @@ def test_the_report_names_what_was_found_and_what_will_come() -> None:
 
 
 def test_download_sizes_are_summed_for_this_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provision.sys, "platform", "linux")
-    monkeypatch.setattr(provision.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     assert provision.locked_mb(LOCK.replace("MACHINE", "x86_64")) == 3 + 4 + 5
 
 
@@ -210,7 +212,7 @@ def test_a_mirror_is_used_for_uv_and_for_packages_and_its_password_is_not_shown(
         ran.append(command)
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(provision.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     mirror = "https://op:secret@mirror.example/simple"
     environment = {"PATH": "", "ZK2KRAFT_PYPI_MIRROR": mirror, "ZK2KRAFT_CACHE": str(tmp_path / "cache")}
     provision.build_environment(environment, root)
@@ -225,9 +227,7 @@ def test_a_mirror_is_used_for_uv_and_for_packages_and_its_password_is_not_shown(
 
 def test_a_step_that_fails_is_named_and_leaves_no_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = a_checkout(tmp_path, is_set_up=True)
-    monkeypatch.setattr(
-        provision.subprocess, "run", lambda command, **settings: subprocess.CompletedProcess(command, 2)
-    )
+    monkeypatch.setattr(subprocess, "run", lambda command, **settings: subprocess.CompletedProcess(command, 2))
     with pytest.raises(FindingError) as caught:
         provision.build_environment({"PATH": ""}, root)
     assert caught.value.code == "Z2K-6005"

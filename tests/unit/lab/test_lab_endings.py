@@ -40,7 +40,7 @@ class Ended:
     ids=str,
 )
 def test_a_demo_that_cannot_be_played_is_refused_before_anything_is_written(
-    tmp_path: Path, changes: dict[str, int]
+    tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(FindingError) as refused:
         run_demo(replace(Options(directory=tmp_path / "demo"), **changes))

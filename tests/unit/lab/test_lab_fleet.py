@@ -73,7 +73,8 @@ def test_a_controller_of_ours_that_is_put_back_is_not_down_any_more(fleet: LabFl
     ended = subprocess.Popen(["/bin/true"])
     ended.wait(60)
     (ours.data / CONTROL_FILE).write_text(f'{{"pid": {ended.pid}}}')
-    assert not ours.listens
+    listens = ours.listens
+    assert not listens
     (ours.data / CONTROL_FILE).write_text(f'{{"pid": {os.getpid()}}}')
     assert ours.listens
     fleet.servers[0] = fleet.servers[3000]

@@ -377,10 +377,11 @@ def test_a_client_outdated_by_a_returned_topic_uses_only_what_it_knows(tmp_path:
     here = Surroundings("traffic", "run-1", "", Topics(), LedgerWriter(tmp_path / "ledger"), Tally("run-1"))
     lane = TransactionalLane("transactional", here, rate=1000.0)
     here.topics.counts = {"orders": 1}
-    lane._client.is_outdated = True
+    client: Any = lane._client
+    client.is_outdated = True
     time.sleep(0.01)
     assert lane._due() == []
-    lane._client.is_outdated = False
+    client.is_outdated = False
     time.sleep(0.01)
     assert {record.topic for record in lane._due()} == {"orders"}
 

@@ -23,6 +23,7 @@ from migrator.lab.traffic.figures import (
 from migrator.lab.traffic.ledger import (
     NO_TRANSACTION,
     Acknowledged,
+    Entry,
     Failed,
     Marked,
     TransactionEnded,
@@ -99,7 +100,7 @@ def test_a_window_counts_every_record_under_way_in_it(spans: list[tuple[int, int
 
 
 def test_a_window_tells_failures_and_ends_of_transactions() -> None:
-    entries = [
+    entries: list[Entry] = [
         an_acknowledged(0, 100),
         Failed("orders", 0, "plain-0", 1, NO_TRANSACTION, 0, 150, "_MSG_TIMED_OUT"),
         Failed("orders", 0, "plain-0", 2, NO_TRANSACTION, 0, 900, "_MSG_TIMED_OUT"),
@@ -127,7 +128,7 @@ def test_recent_latencies_are_those_of_the_last_seconds(steps: list[tuple[float,
 
 
 def test_a_mark_that_was_set_twice_means_the_later_one_and_an_unknown_one_is_a_finding() -> None:
-    entries = [Marked("A", 5), an_acknowledged(0, 1), Marked("B", 6), Marked("A", 7)]
+    entries: list[Entry] = [Marked("A", 5), an_acknowledged(0, 1), Marked("B", 6), Marked("A", 7)]
     assert mark_us(entries, "A") == 7
     with pytest.raises(FindingError, match="A, B") as caught:
         mark_us(entries, "C")

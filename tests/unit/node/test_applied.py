@@ -52,7 +52,10 @@ class Broker:
 
     def __init__(self) -> None:
         self.settings: tuple[DescribeConfigsResourceResult, ...] = (SYSTEM,)
-        self.directories = (a_directory("/a", ("t", 0), ("t", 1)), a_directory("/b", ("t", 2), ("other", 0)))
+        self.directories: tuple[DescribeLogDirsResult, ...] = (
+            a_directory("/a", ("t", 0), ("t", 1)),
+            a_directory("/b", ("t", 2), ("other", 0)),
+        )
         self.latest = 9
         self.offsets = {-2: 0, -4: 100, -5: 99}
         self.errors: dict[int, int] = {}

@@ -361,7 +361,7 @@ def test_a_mark_that_cannot_be_read_counts_from_now_on() -> None:
         driver = a_voters_driver(State.RESUMING)
         position = driver.parts.controller.image.position
         for text in ("{", "[]", "{}", '{"offset": "x", "since_ms": 1}', "null"):
-            image = SimpleNamespace(marks={Mark.BEHIND: text}, position=position)
+            image: Any = SimpleNamespace(marks={Mark.BEHIND: text}, position=position)
             driver.divergence.forget()
             driver.divergence.resume(image)
             assert driver.divergence.look().first_lacking == position.offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -65,9 +66,9 @@ def test_an_isr_shrinks_and_a_broker_leaves_and_no_topic_is_made(*, served: bool
     for request in (CreateTopicsRequest((CreatableTopic("new", 1, 1),)), DeleteTopicsRequest(topic_names=("orders",))):
         refused = decide(situation, request, 5, writes_allowed=False, brokers_served=served)
         assert not refused.records
-        assert {each.error_code for each in getattr(refused.reply, "topics", ()) or refused.reply.responses} == {
-            Error.NOT_CONTROLLER
-        }
+        reply: Any = refused.reply
+        answers = getattr(reply, "topics", ()) or reply.responses
+        assert {each.error_code for each in answers} == {Error.NOT_CONTROLLER}
 
 
 def test_before_the_migration_nobody_is_served_in_this_way() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,7 +159,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         ({"zk2kraft__control__address": "[::1]:0"}, "control_address", "[::1]:0"),
     ],
 )
-def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: object) -> None:
+def test_a_key_is_honoured(keys: dict[str, Any], field: str, value: object) -> None:
     assert getattr(parse_config(with_keys(**keys)), field) == value
 
 
@@ -230,9 +231,7 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
         ({"zk2kraft__takeover__max__ms": "0"}, "zk2kraft.takeover.max.ms", "from 1"),
     ],
 )
-def test_a_key_that_cannot_be_honoured_stops_the_start_by_its_name(
-    keys: dict[str, str | None], key: str, reason: str
-) -> None:
+def test_a_key_that_cannot_be_honoured_stops_the_start_by_its_name(keys: dict[str, Any], key: str, reason: str) -> None:
     error = refusal(with_keys(**keys))
     found = error.occurrence.values
     assert (error.code, found["key"]) == ("Z2K-3010", key)
@@ -266,7 +265,7 @@ def test_an_encoder_that_could_not_write_a_password_stops_the_start(key: str, va
         ({"zookeeper__connect": ""}, "zookeeper.connect"),
     ],
 )
-def test_a_key_that_is_needed_is_named_when_it_is_missing(keys: dict[str, str | None], key: str) -> None:
+def test_a_key_that_is_needed_is_named_when_it_is_missing(keys: dict[str, Any], key: str) -> None:
     error = refusal(with_keys(**keys))
     assert (error.code, error.occurrence.values["key"]) == ("Z2K-3011", key)
 

@@ -257,10 +257,12 @@ def test_a_peer_that_vanished_is_probed() -> None:
         async with listening() as listener:
             found: list[socket.socket] = []
             accepted = listener.server._accept
-            listener.server._acceptor._accepted = lambda reader, writer: (
-                found.append(writer.get_extra_info("socket")),
-                accepted(reader, writer),
-            )[1]
+
+            def noted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                found.append(writer.get_extra_info("socket"))
+                accepted(reader, writer)
+
+            listener.server._acceptor._accepted = noted
             ((_, writer),) = await listener.idle(1)
             assert found[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
             assert found[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60

@@ -70,7 +70,7 @@ def test_the_driver_of_a_process_hears_that_it_leads_and_what_becomes_of_its_ses
     changes: list[Any] = []
 
     class Session(FakeSession):
-        def start(self, timeout_s: float) -> Session:
+        def start(self, timeout_s: float = 15.0) -> Session:
             changes[0]("connected")  # before there is a driver
             return self
 

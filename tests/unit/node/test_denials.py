@@ -59,7 +59,8 @@ def test_the_status_says_who_lacks_what_how_often_and_since_when_until_it_is_ove
     assert (found.code, PEER_DENIED.code) == ("Z2K-1119", "Z2K-1119")
     assert found.text == "Controllers deny requests of User:c: it lacks ClusterAction on the cluster."
     now += STANDS_S
-    assert denials.as_json() == denials.findings == []
+    assert denials.as_json() == []
+    assert denials.findings == []
     denials.denied("VoteRequest", ACTION, "User:c", "10.0.0.7")
     assert denials.as_json()[0]["count"] == 1, "what was over begins again"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from migrator.control_api.states import State
 from migrator.driver.machine import Happened
 from migrator.findings.driver import NOT_STEPPED_DOWN
 from migrator.findings.finding import FindingError
+from migrator.model.image import Image
 from migrator.model.values import Mark
 from migrator.node.driver import claiming
 from migrator.node.driver.driver_node import DriverNode
@@ -39,7 +41,7 @@ class Told:
     def driver(self) -> DriverNode:
         async def before(effect: str) -> None: ...
 
-        async def mark(mark: Mark, text: str) -> None:
+        async def mark(mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None:
             self.story.append(f"mark {mark.name} {'set' if text else 'taken back'}")
 
         config = SimpleNamespace(

@@ -21,7 +21,8 @@ class Log:
     def __init__(self) -> None:
         self.marks: dict[Mark, str] = {}
         self.appended: list[str] = []
-        self.image = self.newest = SimpleNamespace(marks=self.marks, brokers={})
+        image: Any = SimpleNamespace(marks=self.marks, brokers={})
+        self.image = self.newest = image
 
     async def mark(self, mark: Mark, text: str, is_due: Callable[[Any], bool]) -> None:
         assert is_due(self.newest)

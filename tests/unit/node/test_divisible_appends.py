@@ -186,7 +186,7 @@ async def another_incarnation(controller: ActiveController, raft: RaftThatNotes)
     assert reply.broker_epoch == raft.end - 1
 
 
-def heartbeat(**operations: bool) -> Callable[[ActiveController, RaftThatNotes], Awaitable[None]]:
+def heartbeat(**operations: Any) -> Callable[[ActiveController, RaftThatNotes], Awaitable[None]]:
     async def asked(controller: ActiveController, raft: RaftThatNotes) -> None:
         request = BrokerHeartbeatRequest(1, 101, current_metadata_offset=raft.end - 1, **operations)
         reply: Any = await controller.submit(request, 1)
@@ -517,7 +517,7 @@ def test_a_log_that_took_something_else_than_was_decided_ends_this_node(monkeypa
     async def told() -> None:
         controller, raft = a_leader(ten())
         ended: list[BaseException] = []
-        raft.append = lambda epoch, payloads: 7  # type: ignore[assignment,method-assign]
+        raft.append = lambda epoch, payloads: 7  # type: ignore[method-assign]
         raft.fail = ended.append  # type: ignore[attr-defined]
         with pytest.raises(AssertionError, match="and is at 7"):
             await controller.submit(a_topic_of(1), 7)

@@ -109,7 +109,7 @@ def a_resting_mirror(**known: Any) -> Any:
 
 
 def story(told: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(told(), 120))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(told(), 120))
 
 
 def test_every_state_has_an_act_but_those_that_wait_to_be_told() -> None:

@@ -182,7 +182,8 @@ def test_a_short_log_that_fits_is_found_by_the_leader_that_began_this_one() -> N
     read = apis._quorum.answer  # type: ignore[attr-defined]
     assert asked(apis, "3.9.2", fetch(offset=5)) is read, "another one led before"
     contacts.clear([], 0)
-    apis._raft.voter.epoch = 1
+    voter: Any = apis._raft.voter
+    voter.epoch = 1
     assert asked(apis, "3.9.2", fetch(offset=5)).error_code == Error.BROKER_NOT_AVAILABLE
     assert ([each.code for each in contacts.refused], contacts.reading) == (["Z2K-1055"], set())
     assert asked(apis, "3.9.2", fetch(offset=0)) is read
@@ -194,7 +195,7 @@ def test_a_broker_that_knows_of_a_later_epoch_than_the_leader_is_named_and_does_
     """It takes no answer; that it has registered and sends heartbeats does not show it. A follower may lag."""
     answer = answered(error_code=Error.UNKNOWN_LEADER_EPOCH, current_leader=FetchCurrentLeader(VOTER, 1))
     apis, contacts = some_apis(21, answer=answer)
-    apis._raft.leads = lambda _: leads  # type: ignore[method-assign]
+    apis._raft.leads = lambda epoch: leads  # type: ignore[method-assign]
     assert asked(apis, "3.9.2", fetch(epoch=4)) is answer
     assert ([each.code for each in contacts.refused], contacts.reading) == (["Z2K-1055"] if leads else [], set())
 

@@ -82,7 +82,7 @@ def test_a_fault_of_the_planner_or_of_the_client_library_ends_the_mirror_alone(m
         with monkeypatch.context() as patched:
             patched.setattr(mirror_node, "plan", fails)
             a_mirror(session, claim, before, on_broken=broken.append).publish(diff(before, after))
-        session.send = fails
+        monkeypatch.setattr(session, "send", fails)
         a_mirror(session, claim, before, on_broken=broken.append).publish(diff(before, after))
         assert len(broken) == 2
         assert all("bytes expected" in each for each in broken)

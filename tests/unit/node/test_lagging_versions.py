@@ -45,13 +45,14 @@ def a_successor() -> tuple[Any, FakeEnsemble]:
     planned = plan(diff(EMPTY, worn(0)), claim, AT, Shape())
     assert all(session.apply(multi).applied for multi in planned.multis)
     driver = a_voters_driver(State.SYNCING, session=session)
-    driver.parts.controller.image = driver.parts.controller.newest = worn(EPOCH)
-    driver.parts.controller.heal = nobody_to_heal  # type: ignore[method-assign]
-    driver.parts.controller.heartbeat_ages_ms = dict
+    controller: Any = driver.parts.controller
+    controller.image = controller.newest = worn(EPOCH)
+    controller.heal, controller.heartbeat_ages_ms = nobody_to_heal, dict
     driver.now.claim = planned.claim
-    driver.propagator.channels = SimpleNamespace(send=len, follow=len, states=list, waiting=lambda: 0)
-    driver.propagator.silence = str
-    driver.now.surveys = {broker: Survey(broker) for broker in driver.parts.controller.image.brokers}
+    propagator: Any = driver.propagator
+    propagator.channels = SimpleNamespace(send=len, follow=len, states=list, waiting=lambda: 0)
+    propagator.silence = str
+    driver.now.surveys = {broker: Survey(broker) for broker in controller.image.brokers}
     return driver, ensemble
 
 

@@ -14,10 +14,11 @@ from migrator.control_api.states import State
 from migrator.controller.contacts import Contacts
 from migrator.driver.claim import NOBODYS, ClaimObservation
 from migrator.driver.machine import Happened
+from migrator.driver.way_back import Left, last_steps
+from migrator.model.image import Image
 from migrator.model.values import Mark, MigrationState
 from migrator.node.driver import claim_watch, rollback
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.rollback import Left, last_steps
 from migrator.node.leader.active_controller import ActiveController, CommitListeners
 from migrator.node.leader.applied_log import AppliedLog
 from migrator.node.leader.pending_appends import LeadershipLost, PendingAppends
@@ -55,7 +56,7 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
     reads = {"children": lambda path: None, "get": lambda path: None}
     session = SimpleNamespace(sync=lambda: None, apply=lambda multi: MultiOutcome(), **reads)
     given = {"config": VOTERS, "session": session, "channels": channels, **known}
-    driver = a_driver(state, epoch=5, **given)
+    driver: DriverNode = a_driver(state, epoch=5, **given)
     driver.parts.controller.epoch = 5
     return driver
 
@@ -150,7 +151,7 @@ def test_a_follower_that_finishes_the_rollback_first_does_not_fence_the_leader(
             driver.claim_watch.look()
             await asyncio.sleep(0.05)
 
-        async def mark(mark: Mark, text: str) -> None: ...
+        async def mark(mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None: ...
 
         driver.parts.controller.mark = mark  # type: ignore[method-assign]
         with_parts(driver, quorum=SimpleNamespace(known_to_all=known_to_all))
@@ -176,7 +177,7 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
         marks: list[Mark] = []
         is_at_the_latch = asyncio.Event()
 
-        async def mark(mark: Mark, text: str) -> None:
+        async def mark(mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None:
             marks.append(mark)
 
         async def before(effect: str) -> None:

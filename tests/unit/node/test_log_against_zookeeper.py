@@ -21,7 +21,7 @@ from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
 from migrator.zk import paths
-from migrator.zk.multi import Delete, Multi, SetData
+from migrator.zk.multi import Delete, Multi, Operation, SetData
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree
@@ -44,7 +44,7 @@ def a_cluster_and_its_log(place: Path, *more: Message) -> tuple[FakeEnsemble, Pa
 
 
 def planned(ensemble: FakeEnsemble, log: Path | None, *, accept_loss: bool = False) -> WithoutControllersPlan:
-    return plan_without_controllers(ensemble.session(), [log] if log else [], accept_loss=accept_loss)  # type: ignore[arg-type]
+    return plan_without_controllers(ensemble.session(), [log] if log else [], accept_loss=accept_loss)
 
 
 def worn(place: Path) -> tuple[FakeEnsemble, Path]:
@@ -65,7 +65,7 @@ def test_versions_that_are_behind_are_raised_before_the_claim_goes(tmp_path: Pat
         "1 partition states are behind their partition epochs; 2500 writes raise them first, about 1 s",
     )
     assert ensemble.nodes[STATE].version == version
-    execute_without_controllers(ensemble.session(), plan)  # type: ignore[arg-type]
+    execute_without_controllers(ensemble.session(), plan)
     assert (ensemble.nodes[STATE].version, ensemble.nodes[STATE].data) == (version + CHANGES, data)
     assert paths.CONTROLLER not in ensemble.nodes
 
@@ -86,7 +86,7 @@ def test_versions_that_stock_left_ahead_lose_nothing_and_are_named(tmp_path: Pat
     (line,) = plan.look.lines
     assert line.startswith("1 partition states are ahead of their partition epochs, as stock controllers leave them")
     assert "restart each broker afterwards" in line
-    execute_without_controllers(ensemble.session(), plan)  # type: ignore[arg-type]
+    execute_without_controllers(ensemble.session(), plan)
     assert ensemble.nodes[STATE].version == version
     assert paths.CONTROLLER not in ensemble.nodes
 
@@ -114,7 +114,7 @@ def test_a_tree_that_says_what_the_log_says_needs_nothing(tmp_path: Path) -> Non
 def test_versions_are_raised_only_while_everything_stands(tmp_path: Path, moves: str) -> None:
     ensemble, log = worn(tmp_path / "log")
     plan = planned(ensemble, log)
-    what = {
+    what: dict[str, Operation] = {
         "the claim": SetData(paths.CONTROLLER_EPOCH, b"9"),
         "a state": SetData(STATE, ensemble.nodes[STATE].data),
         "a state is gone": Delete(STATE),
@@ -122,7 +122,7 @@ def test_versions_are_raised_only_while_everything_stands(tmp_path: Path, moves:
     ensemble.apply(Multi((what[moves],)), 0)
     before = None if moves == "a state is gone" else ensemble.nodes[STATE].version
     with pytest.raises(FindingError, match=r"Z2K-2019.*ZooKeeper moved meanwhile"):
-        execute_without_controllers(ensemble.session(), plan)  # type: ignore[arg-type]
+        execute_without_controllers(ensemble.session(), plan)
     assert paths.CONTROLLER in ensemble.nodes
     assert (ensemble.nodes[STATE].version if STATE in ensemble.nodes else None) == before
 

@@ -124,9 +124,14 @@ def test_a_log_whose_removal_was_refused_is_closed_once(tmp_path: Path, monkeypa
     store, _ = a_log(tmp_path / "log")
     closed: list[int] = []
     close = os.close
+
+    def noted(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refused)
-        patched.setattr(os, "close", lambda descriptor: (closed.append(descriptor), close(descriptor))[1])
+        patched.setattr(os, "close", noted)
         with pytest.raises(OSError, match="Read-only"):
             store.reset(100)
         store.abandon()

@@ -17,7 +17,7 @@ from migrator.findings.quorum import LOG_FLUSH_SILENT, LOG_NOT_ON_DISK
 from migrator.node.log import log_flusher
 from migrator.node.log.log_store import LogStore
 from migrator.raft.effects import SendFetch, SendVote
-from migrator.raft.types import AppendRequested, Payload, Ticked
+from migrator.raft.types import AppendRequested, Event, Payload, Ticked
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord
 from tests.support.voter_on_disk import ELECTION_OVER_MS, VoterOnDisk, comes_about, leader_change_at, records_at
@@ -171,9 +171,12 @@ def test_records_that_came_during_a_flush_are_not_acknowledged_by_it(
         ends: list[int] = []
         disk = HungDisk(monkeypatch)
         receive = node.raft.receive
-        monkeypatch.setattr(
-            node.raft, "receive", lambda event: (ends.append(getattr(event, "end", -1)), receive(event))
-        )
+
+        def noted(event: Event) -> None:
+            ends.append(getattr(event, "end", -1))
+            receive(event)
+
+        monkeypatch.setattr(node.raft, "receive", noted)
         node.raft.receive(AppendRequested(node.raft.voter.epoch, (Payload(1, BATCH),)))
         await comes_about(lambda: node.raft.flusher.waiting_s > 0)
         node.raft.receive(AppendRequested(node.raft.voter.epoch, (Payload(1, BATCH),)))

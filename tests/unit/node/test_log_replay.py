@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.controller.replay import replay
 from migrator.findings.finding import FindingError
-from migrator.model.draft import Contradiction
+from migrator.model.draft import Contradiction, Draft
 from migrator.model.image import EMPTY, Position
 from migrator.node.config.formatting import bootstrap_checkpoint
 from migrator.node.log import log_replay
@@ -71,7 +72,7 @@ def test_records_take_effect_in_order_and_the_position_is_the_last_offset() -> N
 def test_replicas_that_a_reassignment_took_away_are_remembered() -> None:
     """Their brokers may not have been told when the leader died."""
     partition = PartitionRecord(partition_id=4, topic_id=an_id("a"), replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)
-    changes = [
+    changes: list[Message] = [
         PartitionChangeRecord(partition_id=4, topic_id=an_id("a"), replicas=replicas)
         for replicas in [(5, 1, 2, 3), (5, 1, 2), (1, 5)]
     ]
@@ -119,8 +120,12 @@ def test_a_transaction_costs_its_end_nothing_since_its_records_are_replayed_as_t
 ) -> None:
     """At once, the copy of 300,000 partitions kept a follower's loop for more than a second."""
     replayed: list[Message] = []
-    real = log_replay.replay
-    monkeypatch.setattr(log_replay, "replay", lambda draft, record: (replayed.append(record), real(draft, record)))
+
+    def noted(draft: Draft, record: Message) -> None:
+        replayed.append(record)
+        replay(draft, record)
+
+    monkeypatch.setattr(log_replay, "replay", noted)
     loader = LogReplay()
     *pieces, end = a_log([topic("before"), BEGIN], [topic("a")], [topic("b")], [END])
     for piece in pieces:

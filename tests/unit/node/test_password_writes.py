@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def found(request: Message, image: Image, encoder: PasswordEncoder | None) -> Ma
     return asyncio.run(unmirrored(request, image, encoder, UNREADABLE))
 
 
-def an_encoder(chance: Chance, **settings: str) -> PasswordEncoder:
+def an_encoder(chance: Chance, **settings: Any) -> PasswordEncoder:
     return PasswordEncoder(EncoderSettings(SECRET, iterations=1_024, **settings), chance)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -65,8 +66,8 @@ def test_unclean_leaders_are_elected_every_interval_and_in_as_many_rounds_as_it_
     monkeypatch: pytest.MonkeyPatch, busy: int, asked_s: list[int]
 ) -> None:
     clock = Clock(end_s=200)
-    monkeypatch.setattr(periodic_tasks.time, "monotonic", clock.monotonic)
-    monkeypatch.setattr(periodic_tasks.asyncio, "sleep", clock.sleep)
+    monkeypatch.setattr(time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(asyncio, "sleep", clock.sleep)
     controller = Controller(clock, busy)
     with pytest.raises(Over):
         asyncio.run(run_periodic_tasks(controller, parse_config(FILE)))  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from migrator.findings.finding import Occurrence
 from migrator.model.values import Broker
 from migrator.node.log.storage import MetaProperties, write_meta_properties
 from migrator.node.tools.preflight import check, exit_code, not_looked_at
+from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.zookeeper.request_limits import ServerLimit
 from migrator.zk import paths
 from migrator.zk.pipeline import UNLIMITED
@@ -64,7 +66,7 @@ def a_file(directory: Path, node: int = 3000, **changes: str) -> Path:
 def test_passwords_are_looked_at_with_the_controllers_secret_which_is_one(tmp_path: Path) -> None:
     ensemble = a_cluster()
     ensemble.create("/config/brokers/1", config_json({KEY: encoded()}))
-    secret = {"password__encoder__secret": SECRET}
+    secret: dict[str, Any] = {"password__encoder__secret": SECRET}
     assert codes(checked(ensemble)) == ["Z2K-1010"]
     assert codes(checked(ensemble, a_file(tmp_path))) == ["Z2K-1010"]
     first = a_file(tmp_path, **secret)
@@ -173,7 +175,7 @@ def test_a_broker_whose_name_is_no_id_is_named() -> None:
     ],
 )
 def test_a_controller_file_that_does_not_fit_blocks(
-    tmp_path: Path, changes: dict[str, str], code: str, says: str
+    tmp_path: Path, changes: dict[str, Any], code: str, says: str
 ) -> None:
     found = checked(a_cluster(), a_file(tmp_path, **changes))
     assert set(codes(found)) == {code}
@@ -280,7 +282,7 @@ def test_a_metadata_log_in_a_directory_of_kafkas_examples_is_warned_of_with_the_
     tmp_path: Path, directory: str
 ) -> None:
     """F-59: a restart of the host may empty /tmp. Without the key it is Kafka's default."""
-    file = a_file(tmp_path, **({"log__dirs": directory} if directory else {}))
+    file = a_file(tmp_path, log__dirs=directory) if directory else a_file(tmp_path)
     if not directory:
         lines = file.read_text().splitlines()
         file.write_text("\n".join(line for line in lines if not line.startswith("log.dirs")))
@@ -468,7 +470,12 @@ class AskedBrokers:
         self.asked: list[tuple[int, str, int]] = []
 
     def __call__(
-        self, brokers: Iterable[Broker], tiered: Collection[str], listener: str, *rest: object
+        self,
+        brokers: Iterable[Broker],
+        tiered: Collection[str],
+        listener: str,
+        client_id: str,
+        security: ClientSecurity = PLAINTEXT,
     ) -> tuple[dict[int, Applied], dict[int, str]]:
         for each in brokers:
             endpoint = each.listener(listener)

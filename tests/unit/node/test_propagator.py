@@ -113,7 +113,8 @@ class Story:
         self.image = an_image(a_topic("orders")) if image is None else image
         self.extra: dict[int, dict[str, frozenset[int]]] = defaultdict(dict)
         self.silent: set[int] = set()
-        self.controller: Any = SimpleNamespace(image=self.image, removals=Removals())
+        controller: Any = SimpleNamespace(image=self.image, removals=Removals())
+        self.controller = controller
         self.channels, self.timers = Channels(), Timers()
         self.now = DriverState(state=State.UPDATING_BROKERS)
         self.propagator = Propagator(
@@ -138,7 +139,7 @@ class Story:
         if broker in self.silent:
             return {}, {broker: "TimeoutError: "}
         mine = ((topic.name, [each.id]) for topic, each in self.image.partitions() if broker in each.replicas)
-        return {broker: Survey(broker, logs_by_topic(mine) | self.extra[broker])}, {}
+        return {broker: Survey(broker, {**logs_by_topic(mine), **self.extra[broker]})}, {}
 
     async def settle(self) -> None:
         """Until nobody is asked and nothing is encoded any more."""

@@ -97,7 +97,7 @@ def test_only_the_first_reconcile_of_a_fresh_copy_may_leave_topics_unread(
                 await done(driver, acts.reconcile())
         assert noted == [driver.parts.config.node_id if first else None, None, None]
 
-    async def no_update(_: Exception) -> None:
+    async def no_update(why: Exception) -> None:
         return None
 
     story(told)

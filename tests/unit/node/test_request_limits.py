@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -131,7 +132,7 @@ def test_the_waiting_gate_asks_again_only_when_an_answer_is_old(
         asked.append(wanted)
         return (ServerLimit("zk", passed),)
 
-    monkeypatch.setattr(request_limits.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     limits = RequestLimits(ask)
     for after_s, times in ((0.0, 1), (fresh_s - 1, 1), (2.0, 2)):
         now[0] += after_s

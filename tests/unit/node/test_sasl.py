@@ -71,7 +71,7 @@ def test_who_does_not_know_the_password_is_told_the_same_as_who_does_not_exist()
             (ScramClient("SCRAM-SHA-512", user, password, "n"), a_scram_server("SCRAM-SHA-512", "broker", "s3cret")),
         ):
             with pytest.raises(SaslRefused) as refused:
-                talk(client, server)  # type: ignore[arg-type]
+                talk(client, server)
             assert server.user is None
             told.add(str(refused.value))
             assert not {word for word in (user, password, "s3cret") if word in str(refused.value)}

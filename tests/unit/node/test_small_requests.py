@@ -39,9 +39,14 @@ MANY = 900
 LONG = ["n" * 200 + f"{number:04}" for number in range(MANY)]
 
 BELOW: dict[str, dict[str, bytes | None]] = {
-    "a configuration that goes": {paths.broker_config("5"): CONFIG}
-    | {f"{paths.broker_config('5')}/{name}": b"" for name in LONG},
-    "a foreign topic": {paths.topic("foreign"): BAD} | {f"{paths.topic('foreign')}/{name}": b"" for name in LONG},
+    "a configuration that goes": {
+        paths.broker_config("5"): CONFIG,
+        **{f"{paths.broker_config('5')}/{name}": b"" for name in LONG},
+    },
+    "a foreign topic": {
+        paths.topic("foreign"): BAD,
+        **{f"{paths.topic('foreign')}/{name}": b"" for name in LONG},
+    },
     "configurations of no broker": {paths.broker_config(name): BAD for name in LONG},
     "orders": {f"{paths.DELETE_TOPICS}/{name}": b"" for name in LONG},
 }

@@ -14,7 +14,7 @@ from migrator.controller.snapshot import records_of
 from migrator.model.image import Image, Position
 from migrator.node.leader import applied_log
 from migrator.node.leader.active_controller import ActiveController
-from migrator.node.log.log_replay import LogReplay
+from migrator.node.log.log_replay import LogReplay, read_snapshot
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.records import encode_record
@@ -32,13 +32,12 @@ class Threads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun: list[SnapshotId] = []
         self.may_go_on = threading.Event()
-        self._read = applied_log.read_snapshot
         monkeypatch.setattr(applied_log, "read_snapshot", self)
 
     def __call__(self, path: Path, snapshot: SnapshotId) -> LogReplay:
         self.begun.append(snapshot)
         assert self.may_go_on.wait(10)
-        return self._read(path, snapshot)
+        return read_snapshot(path, snapshot)
 
 
 def image_of(snapshot: SnapshotId, *topics: str) -> Image:

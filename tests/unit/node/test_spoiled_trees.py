@@ -94,14 +94,14 @@ MENDED: dict[str, dict[str, bytes | None]] = {
     "a foreign topic without id": {paths.topic("foreign"): b'{"version":1,"partitions":{"0":[1]}}'},
     "a foreign topic": {**topic_with("foreign", a_topic("foreign", 2)), f"{paths.topic('foreign')}/odd": b"x"},
     "a foreign topic without states": {paths.topic("foreign"): FOREIGN},
-    "two topics with one id": topic_with("twin", a_topic("orders", 3)),
+    "two topics with one id": {**topic_with("twin", a_topic("orders", 3))},
     "a topic under another name": {**topic_with("twin", a_topic("orders", 3)), ORDERS: None},
     "a topic under the name of another": {paths.topic("payments"): topic_data(a_topic("orders", 1)), ORDERS: None},
     "two topics with each other's ids": {
         paths.topic("payments"): topic_data(a_topic("orders", 1)),
         ORDERS: topic_data(a_topic("payments", 3)),
     },
-    "two foreign topics with one id": topic_with("x", a_topic("z")) | topic_with("y", a_topic("z")),
+    "two foreign topics with one id": {**topic_with("x", a_topic("z")), **topic_with("y", a_topic("z"))},
     "a state that is no JSON": {paths.state("orders", 1): BAD},
     "a state that is gone": {paths.state("orders", 1): None},
     "a state of large numbers": {
@@ -164,9 +164,10 @@ def a_successor(marks: dict[str, str] | None = None) -> tuple[Any, FakeEnsemble]
     driver.parts.controller.heal = nobody_to_heal  # type: ignore[method-assign]
     driver.now.claim = planned.claim
     sent: list[Any] = []
-    driver.propagator.channels = SimpleNamespace(
+    channels: Any = SimpleNamespace(
         send=sent.extend, sent=sent, follow=lambda brokers: None, states=list, waiting=lambda: 0
     )
+    driver.propagator.channels = channels
     driver.now.surveys = {broker: Survey(broker) for broker in image.brokers}
     return driver, ensemble
 

@@ -123,7 +123,8 @@ def test_what_was_read_ahead_and_is_of_no_use_any_more_is_not_kept(tmp_path: Pat
     a_log(tmp_path)
 
     async def told(node: VoterOnDisk) -> None:
-        assert node.controller._log._read_ahead is not None
+        read_ahead = node.controller._log._read_ahead
+        assert read_ahead is not None
         node.follow(committed=END - 1)
         await comes_about(lambda: node.controller._log.end == END - 1)
         assert node.controller._log._read_ahead is None

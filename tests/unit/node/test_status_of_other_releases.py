@@ -21,7 +21,9 @@ def test_keys_of_a_later_release_are_passed_over() -> None:
 
 
 def test_a_state_of_a_later_release_is_shown_as_it_is() -> None:
-    assert a_status(driver={"state": "OF_A_LATER_RELEASE"}).driver.state == "OF_A_LATER_RELEASE"
+    driver = a_status(driver={"state": "OF_A_LATER_RELEASE"}).driver
+    assert driver is not None
+    assert driver.state == "OF_A_LATER_RELEASE"
 
 
 def test_keys_that_an_earlier_release_lacks_are_not_known() -> None:

@@ -44,7 +44,7 @@ BY_OTHERS: Final[dict[str, dict[str, bytes | None]]] = {
     "a quota": {"/config/users/alice": QUOTA},
     "a quota of somebody else": {"/config/users/bob": QUOTA},
     "a credential and the quota beside it": {"/config/users/alice": None},
-    "a topic": topic_with("foreign", a_topic("foreign", 2)),
+    "a topic": {**topic_with("foreign", a_topic("foreign", 2))},
     "a topic deleted": {paths.topic("payments"): None},
     "what nobody can read": {paths.topic("foreign"): b"\xff"},
 }

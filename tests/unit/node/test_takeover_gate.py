@@ -19,8 +19,9 @@ from migrator.model.verdict import Verdict
 from migrator.node.brokers.send_rehearsal import SendEstimate
 from migrator.node.driver import event_queue, takeover_gate
 from migrator.node.zookeeper.request_limits import RequestLimits, ServerLimit
+from tests.support.builders import a_broker
 from tests.support.driver_acts import gate_acts
-from tests.unit.driver.test_gate import VOTERS, a_broker, a_quorum, a_zookeeper
+from tests.unit.driver.test_gate import VOTERS, a_quorum, a_zookeeper
 from tests.unit.node.test_driver_acts import a_driver, story
 
 
@@ -44,7 +45,7 @@ def a_driver_at_its_gate(
     controller = driver.parts.controller
     controller.image, controller.removals, controller.heartbeat_ages_ms = a_quorum(), Removals(), dict
     controller.settings = SimpleNamespace(cluster_id="c")
-    gate = gate_acts(driver, SimpleNamespace(ahead=lambda copy, limits: None))  # type: ignore[arg-type]
+    gate = gate_acts(driver, SimpleNamespace(ahead=lambda copy, limits: None))
 
     def answer(connect: str, wanted: int) -> tuple[ServerLimit, ...]:
         asked.append((connect, wanted))
@@ -59,7 +60,7 @@ def test_each_server_is_asked_for_what_the_controllers_may_send(monkeypatch: pyt
         asked: list[tuple[str, int]] = []
         known = ServerLimit("zk1:2181", 300_000), ServerLimit("zk2:2181", 0, "Connection refused")
         gate = a_gate(monkeypatch, *known, asked=asked)
-        gate.config.jute_maxbuffer = 400_000  # type: ignore[misc]
+        gate.config.jute_maxbuffer = 400_000
         evidence = await gate._evidence()
         assert asked == [("zk:2181", 400_000)]
         assert (evidence.limits, evidence.limits_unknown) == (
@@ -117,7 +118,7 @@ def test_a_broker_that_reads_no_more_closes_a_gate_that_was_about_to_open(monkey
         contacts.reading |= {1, 2, 3}
 
         async def observed() -> ClaimObservation:
-            return ClaimObservation(None, None)
+            return ClaimObservation()
 
         def verdict(_: object) -> Verdict:
             contacts.reading.discard(3)
@@ -160,7 +161,7 @@ def a_waiting_gate(monkeypatch: pytest.MonkeyPatch, *, look_ms: int = 100) -> tu
     gate.controller.kept_out, gate.config.gates = dict, "pause"
 
     async def observed() -> ClaimObservation:
-        return ClaimObservation(None, None)
+        return ClaimObservation()
 
     async def evidence() -> object:
         looks.append(clock[0] / 1000)

@@ -130,7 +130,7 @@ def test_after_a_claim_topics_are_not_read_again_where_zookeeper_counted_no_othe
     multi, _ = plan_persist(held, Position(3, 50), 1)
     assert ensemble.apply(multi, session.session_id).applied
     assert not states_read_again(ensemble, copied)
-    Shown(session, 9).show(3)  # type: ignore[arg-type]
+    Shown(session, 9).show(3)
     assert not states_read_again(ensemble, copied)
     assert states_read_again(ensemble, before), "the number of the displacement stands nowhere any more"
 
@@ -245,8 +245,8 @@ def test_what_lies_below_many_topics_is_read_level_by_level() -> None:
 
     session.children_many = counted  # type: ignore[method-assign, assignment]
     tops = [paths.topic(name) for name in ("orders", "payments", "refunds", "nobody")]
-    found = descendants_of(session, tops)  # type: ignore[arg-type]
+    found = descendants_of(session, tops)
     assert asked == [4, 3, 9, 9]
-    assert found == {top: descendants(session, top) for top in tops}  # type: ignore[arg-type]
+    assert found == {top: descendants(session, top) for top in tops}
     assert found[paths.topic("nobody")] == []
     assert found[paths.topic("orders")][0] == paths.partitions("orders")

@@ -132,7 +132,7 @@ def test_a_rollback_wants_every_key_read_and_equal(unread: bool) -> None:
         else:
             compared.add(TOPICS, "orders", {"id": "a"}, {"id": "b"})
         found = report(compared, seconds={}, zk={}, kraft={}, engine="quick")
-        acts._compare = lambda: (found, 7)  # type: ignore[method-assign]
+        acts._compare = lambda: (found, 7)
         assert await done(driver, acts.rollback()) is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == ROLLBACK_NOT_POSSIBLE.code
         assert "orders" in driver.now.finding.text

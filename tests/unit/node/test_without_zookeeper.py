@@ -11,7 +11,7 @@ from migrator.control_api.states import State
 from migrator.controller.incarnations import is_ours, our_incarnation, registered_by_others
 from migrator.driver.machine import all_in_kraft_mode, writes_without_claim
 from migrator.model.image import Image
-from migrator.model.values import Controller, MigrationState
+from migrator.model.values import Broker, Controller, MigrationState
 from migrator.node.leader.voter_observations import QuorumView, VoterObservations
 from migrator.node.process.startup import zookeeper_needed
 from tests.support.builders import a_broker, an_id, an_image
@@ -22,13 +22,13 @@ HYBRID = [*KRAFT[:2], a_broker(3)]
 LEFT_OVER = [*KRAFT, a_broker(4, fenced=True)]
 
 
-def image(brokers: list[object], state: MigrationState = MigrationState.MIGRATION) -> Image:
-    return an_image(brokers=brokers, migration=state)  # type: ignore[arg-type]
+def image(brokers: list[Broker], state: MigrationState = MigrationState.MIGRATION) -> Image:
+    return an_image(brokers=brokers, migration=state)
 
 
 @pytest.mark.parametrize(("brokers", "all_kraft"), [(KRAFT, True), (HYBRID, False), (LEFT_OVER, False), ([], False)])
 def test_a_registration_in_zookeeper_mode_also_a_fenced_one_keeps_every_rule(
-    brokers: list[object], *, all_kraft: bool
+    brokers: list[Broker], *, all_kraft: bool
 ) -> None:
     assert all_in_kraft_mode(image(brokers)) is all_kraft
     assert writes_without_claim(State.RESUMING, image(brokers)) is all_kraft

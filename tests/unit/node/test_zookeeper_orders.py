@@ -117,7 +117,7 @@ def test_dual_write_tells_of_orders_as_long_as_they_stand() -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
         acts = dual_write_acts(driver)
-        driver.parts.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
+        driver.parts.controller.heartbeat_ages_ms = dict
         driver.propagator.channels.states = list
         with_orders(ensemble)
         await acts._look_for_orders()
@@ -196,8 +196,8 @@ def test_no_rollback_while_orders_stand() -> None:
 
         async def settled() -> None: ...
 
-        driver.parts.controller.settled = settled  # type: ignore[method-assign]
-        driver.parts.controller.lag = lambda: 0  # type: ignore[method-assign]
+        driver.parts.controller.settled = settled
+        driver.parts.controller.lag = lambda: 0
         driver.mirroring.mirror = a_resting_mirror()
         acts = rollback_acts(driver)
         tree = with_orders(ensemble).tree()

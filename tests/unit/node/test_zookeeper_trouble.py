@@ -5,7 +5,7 @@ The same on real ensembles, phase by phase: tests/e2e/test_zookeeper_trouble.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ from migrator.driver.places import PLACE_PATHS
 from migrator.findings.finding import Finding, FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES
 from migrator.model.diff import diff
-from migrator.model.image import EMPTY, Position
+from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import Mark
 from migrator.node.driver import persisting
 from migrator.node.driver.mirror_node import Mirror
@@ -106,12 +106,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("trouble", "stands"), [({"lost_after": 1}, True), ({"lost_before": 1}, False)])
 def test_k01_a_first_claim_whose_answer_was_lost_is_ours_exactly_if_it_stands(
-    trouble: dict[str, int], stands: bool
+    trouble: dict[str, Any], stands: bool
 ) -> None:
     """Taken for refused, it would keep every broker from the post, and nobody of us would act on it."""
 
     async def told() -> None:
-        async def mark(which: Mark, text: str) -> None: ...
+        async def mark(mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None: ...
 
         ensemble, _, _ = a_cluster()
         for path in (paths.CONTROLLER, paths.MIGRATION):
@@ -135,7 +135,7 @@ def test_a_claim_that_was_never_tried_leaves_no_mark_and_no_hold() -> None:
     async def told() -> None:
         marks: list[str] = []
 
-        async def mark(which: Mark, text: str) -> None:
+        async def mark(mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None:
             marks.append(text)
 
         def away(path: str, watch: object = None) -> None:
@@ -275,9 +275,14 @@ def test_a_successor_heals_leaderships_until_dual_write_was_entered_once(*, mark
         _, session, claim = a_cluster()
         claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
         healed: list[int] = []
+
+        def heal() -> int:
+            healed.append(1)
+            return 1
+
         driver = a_voters_driver(State.SYNCING, session=session)
         driver.parts.controller.image = image
-        driver.parts.controller.heal = AsyncMock(side_effect=lambda: healed.append(1) or 1)  # type: ignore[method-assign]
+        driver.parts.controller.heal = AsyncMock(side_effect=heal)  # type: ignore[method-assign]
         driver.now.claim = claim
         assert await done(driver, reconcile_acts(driver).reconcile()) is Happened.RECONCILED
         assert healed == [1] * marked
@@ -385,7 +390,7 @@ def test_a_rollback_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_pa
         store.append(0, 1, [build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[A_NOOP])])
         ensemble, _, _ = a_cluster()
         session = Troubled(ensemble)
-        session.sync = away  # type: ignore[assignment,method-assign]
+        session.sync = away  # type: ignore[method-assign]
         driver = a_voters_driver(State.ROLLING_BACK, session=session)
         driver.parts.config.metadata_log_dir = tmp_path  # type: ignore[misc]
         driver.mirroring.mirror = a_resting_mirror()
@@ -407,9 +412,9 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
                 session.sync = lambda: None
             raise ZOOKEEPER_LOST.error(path="/", reason="not connected")
 
-        session = Troubled(FakeEnsemble())
+        session: Any = Troubled(FakeEnsemble())
         session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
-        session.sync = away  # type: ignore[assignment,method-assign]
+        session.sync = away
         driver = a_voters_driver(State.SYNCING, session=session)
         driver.mirroring.backlog, driver.propagator._unsent = (
             [diff(EMPTY, driver.parts.controller.image)] for _ in range(2)
@@ -489,7 +494,7 @@ def test_the_takeover_creates_what_every_broker_would_before_it_claims_anything(
         if refused is not None:
             session.apply = lambda multi: refused  # type: ignore[method-assign]
 
-        async def mark(which: Mark, text: str) -> None: ...
+        async def mark(mark: Mark, text: str, is_due: Callable[[Image], bool] = lambda _: True) -> None: ...
 
         config = SimpleNamespace(**NODES, broker_heartbeat_interval_ms=2_000)
         driver = a_voters_driver(State.TAKING_OVER, session=session, config=config)

@@ -610,7 +610,8 @@ def test_a_leader_that_stops_hands_over_and_may_go_when_it_is_heard() -> None:
     voter.receive(a_fetch(voter, SECOND, request=40), 1_000)
     effects = voter.receive(Stopping(), 1_100)
     assert one(effects, AnswerFetch).error is Error.BROKER_NOT_AVAILABLE
-    assert not voter.may_exit
+    may_exit_unheard = voter.may_exit
+    assert not may_exit_unheard
     for sent in [effect for effect in effects if isinstance(effect, SendEndQuorumEpoch)]:
         voter.receive(LeaderClaimAnswered(sent.request, Error.NONE, ME, 2), 1_110)
     assert voter.may_exit
@@ -755,7 +756,9 @@ def test_who_is_refused_by_a_majority_stands_back_and_waits() -> None:
 
 def cannot_be_asked(voter: Any, peer: int, now_ms: int) -> list[Effect]:
     """A 3.9 voter has Vote up to version 1: the transport answers in its place."""
-    return voter.receive(VoteAnswered(peer - 1, Error.UNSUPPORTED_VERSION, NOBODY, voter.epoch, granted=False), now_ms)
+    answer = VoteAnswered(peer - 1, Error.UNSUPPORTED_VERSION, NOBODY, voter.epoch, granted=False)
+    effects: list[Effect] = voter.receive(answer, now_ms)
+    return effects
 
 
 def test_beside_a_voter_of_3_9_it_stands_when_the_other_would_vote_for_it() -> None:

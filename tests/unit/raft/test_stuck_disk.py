@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from migrator.raft.effects import Persist, SendEndQuorumEpoch, SendFetch, SendVote, StopLeading
@@ -34,7 +36,7 @@ def hears_its_followers(leader: Voter, now_ms: int) -> None:
         leader.receive(a_fetch(leader, replica, request=100 + replica, offset=on_disk.offset), now_ms)
 
 
-def a_leader_with_a_flush_under_way(now_ms: int, **settings: int) -> Voter:
+def a_leader_with_a_flush_under_way(now_ms: int, **settings: Any) -> Voter:
     leader = a_leader(now_ms=1_000, **settings)
     leader.receive(AppendRequested(leader.epoch, (APPEND,)), now_ms)
     return leader
@@ -80,7 +82,8 @@ def test_a_leader_of_whose_disk_nothing_is_wanted_goes_on_leading() -> None:
 def test_the_first_record_of_an_epoch_counts_as_well() -> None:
     leader = a_candidate(now_ms=1_000)
     leader.receive(VoteAnswered(1, Error.NONE, NOBODY, leader.epoch, granted=True), 1_000)
-    assert isinstance(leader.role, Leadership)
+    role = leader.role
+    assert isinstance(role, Leadership)
     hears_its_followers(leader, 3_900)
     leader.receive(Ticked(), 1_000 + CHECK_QUORUM_MS)
     assert isinstance(leader.role, Resigned)

@@ -19,7 +19,7 @@ from migrator.findings.fleet import FILE_ABSENT
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
 from migrator.fleet.files import checksum_of
 from migrator.fleet.inventory import parse_inventory
-from migrator.fleet.roll import Decision, RollEntry, RollNow
+from migrator.fleet.roll import Decision, RollEntry, RollNow, decide, decide_each
 from migrator.model.image import EMPTY
 from migrator.model.verdict import Verdict
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, LogVoter
@@ -31,6 +31,7 @@ from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.rolls import ROLLS
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.replicas import ReplicasSeen
+from state_machine.road.restart_evidence import ready_before
 from state_machine.rolling import acts, journal, loop
 from state_machine.rolling.loop import Roller
 from state_machine.store import Snapshot
@@ -210,7 +211,7 @@ class Fakes:
 
 def judged_by(monkeypatch: pytest.MonkeyPatch) -> Judged:
     """Notes what the loop asks with, and lets it go on."""
-    noted, decide, decide_each, ready_before = Judged(), loop.decide, loop.decide_each, acts.ready_before
+    noted = Judged()
 
     def one(entries: Sequence[RollEntry], now: RollNow) -> Decision:
         noted.looks.append(now)

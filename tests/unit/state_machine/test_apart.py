@@ -79,10 +79,10 @@ def test_one_migrations_error_is_named_and_the_others_go_on(world: World, error:
     second = a_second(world)
     whole = world.store.snapshot
 
-    def broken(number: int) -> Snapshot:
-        if number == world.id:
+    def broken(migration_id: int) -> Snapshot:
+        if migration_id == world.id:
             raise error
-        return whole(number)
+        return whole(migration_id)
 
     world.store.snapshot = broken  # type: ignore[method-assign]
 
@@ -137,7 +137,7 @@ def test_a_database_that_answers_nobody_ends_no_loop(world: World) -> None:
 def test_trouble_is_over_when_a_round_succeeds(world: World) -> None:
     whole = world.store.snapshot
 
-    def locked(number: int) -> Snapshot:
+    def locked(migration_id: int) -> Snapshot:
         raise LOCKED
 
     async def story() -> None:

@@ -44,6 +44,9 @@ def give_to(who: str, directory: Path, role: str, waivers: tuple[str, ...] = ())
 class ByBundles(World):
     """Before a world with hosts: nobody reaches them, and a person does what bundles say, after each round."""
 
+    hosts: Any
+    """Those of the world that stands after this class."""
+
     def __init__(self, directory: Path, who: str, role: str, waivers: tuple[str, ...] = ()) -> None:
         super().__init__(directory)
         self.hands = Hands(
@@ -57,8 +60,9 @@ class ByBundles(World):
             file.write(f"{word} {number}\n")
 
     async def turn(self, count: int = 1, seconds: float = 1.0) -> None:
+        after_this_class: Any = super()
         for _ in range(count):
-            await super().turn(seconds=seconds)
+            await after_this_class.turn(seconds=seconds)
             said = [each.says for each in findings(self.store, self.id, only_open=True)]
             self.hands.copy_what_is_wanted(self.waiting, *said)
             self.hands.obey()

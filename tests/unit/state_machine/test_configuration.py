@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def fault(inventory: ClusterInventory) -> str:
     return "" if not found else f"{found[NODE].code} {found[NODE].text}"
 
 
-def rewrite(inventory: ClusterInventory, **changes: str) -> ClusterInventory:
+def rewrite(inventory: ClusterInventory, **changes: Any) -> ClusterInventory:
     entry = inventory.controllers[0]
     Path(entry.properties).write_text(properties(Path(entry.data), **changes))
     return inventory

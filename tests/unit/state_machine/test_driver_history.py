@@ -281,7 +281,8 @@ def test_dual_write_is_not_written_before_its_proof_and_then_with_the_drivers_ti
     rows, driver = Rows(tmp_path), a_takeover(Driver(), *TO_DUAL_WRITE)
     entered = driver.at
     rows.look(driver, proven=False)
-    assert rows.phase is Phase.AUDIT
+    unproven = rows.phase
+    assert unproven is Phase.AUDIT
     driver.at += 60
     rows.look(driver)
     assert rows.phase is Phase.DUAL_WRITE

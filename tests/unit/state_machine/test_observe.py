@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -404,7 +405,7 @@ def test_a_foreign_one_on_a_dead_controllers_port_is_no_answer(
 ) -> None:
     controller.start()
     port = ControlClient(httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))))
-    asks = {
+    asks: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
         "status": lambda: port.status(controller.entry),
         "ask": lambda: port.ask(controller.entry, DriverOperation.TAKE_OVER, "why not"),
         "cancel": lambda: port.cancel(controller.entry, "why not"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
 from migrator.findings.finding import FindingError
 from migrator.model.verdict import Condition, Verdict
@@ -304,14 +306,14 @@ def test_a_takeover_that_did_not_arrive_is_asked_again_only_on_a_gate_that_holds
     assert world.controller.asked == []
 
 
-def unreachable_for_operations(app: Callable[[], object]) -> Callable[[], object]:
-    def broken() -> object:
+def unreachable_for_operations(app: Callable[[], Starlette]) -> Callable[[], Any]:
+    def broken() -> Any:
         routes = app()
 
-        async def answer(scope: dict[str, object], receive: object, send: object) -> None:
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
             if scope["method"] == "POST":
                 raise httpx.ReadTimeout("no answer")
-            await routes(scope, receive, send)  # type: ignore[operator]
+            await routes(scope, receive, send)
 
         return answer
 

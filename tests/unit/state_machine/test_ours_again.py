@@ -50,9 +50,9 @@ def assert_as_before_stock(world: UnderStock) -> None:
         assert world.hosts.file(number).read_text() == world.file_of(number)
     away: set[str] = set()
     for act in world.acts:  # a controller of ours is started by no host
-        word, number = act.split()
-        assert word == "start" or not away - {number} - {str(node) for node in NODES}, world.acts
-        (away.add if word == "stop" else away.discard)(number)
+        word, of = act.split()
+        assert word == "start" or not away - {of} - {str(node) for node in NODES}, world.acts
+        (away.add if word == "stop" else away.discard)(of)
 
 
 def test_from_the_soak_ours_take_the_place_of_stock_the_leader_last_then_the_brokers_go_back(
@@ -107,13 +107,15 @@ def test_a_cluster_that_went_back_without_ours_is_found_in_zookeeper_also_while_
         await world.run_operation("PAUSE", who="Ada")
         await world.turn(3)
         known = len(world.acts)
-        assert world.phase is Phase.SOAK
+        phase = world.phase
+        assert phase is Phase.SOAK
         began = world.clock()
         for node in NODES:
             (world.hosts.home / str(node) / "state").write_text("stopped")
         world.zookeeper.broker_rules()
         await world.turn(3)
-        assert world.phase is Phase.SOAK, "a look at the log that fails is none that finds no leader"
+        phase = world.phase
+        assert phase is Phase.SOAK, "a look at the log that fails is none that finds no leader"
         while world.phase is Phase.SOAK:
             world.register()
             world.log.observed = msgspec.structs.replace(world.log.observed, problem="nobody answers", leader=None)

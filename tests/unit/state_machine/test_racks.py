@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -211,9 +212,11 @@ def test_a_rack_is_judged_after_the_lock_of_the_cluster_was_waited_for(tmp_path:
         def release(self, *_: object) -> None:
             return None
 
+    slow: Any = Slow()
+
     async def story() -> None:
         await world.to_rolling()
-        world.reconciler._acts._road._roller._acts._locks = Slow()
+        world.reconciler._acts._road._roller._acts._locks = slow
         await world.until(lambda: world.rolled)
 
     asyncio.run(story())

@@ -16,9 +16,10 @@ from migrator.model.verdict import Condition, Verdict
 from state_machine.audits import audit_rows
 from state_machine.commands import Result
 from state_machine.observations import findings
+from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Outcome
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
-from state_machine.store import find_migration
+from state_machine.store import Snapshot, find_migration
 from tests.unit.state_machine.fakes import OPEN, PASSED_CHECK, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world, properties
 
@@ -128,7 +129,7 @@ def test_a_check_without_a_result_opens_no_gate(world: World, exit_code: int, wo
     [({"gates": "auto"}, "Z2K-4011"), ({"zookeeper": "zk:2181/other"}, "Z2K-1014")],
     ids=["gates=auto", "another chroot"],
 )
-def test_a_controller_whose_file_does_not_fit_is_not_started(world: World, change: dict[str, str], code: str) -> None:
+def test_a_controller_whose_file_does_not_fit_is_not_started(world: World, change: dict[str, Any], code: str) -> None:
     async def story() -> None:
         await world.to_preflight()
         entry = world.inventory.controllers[0]
@@ -191,10 +192,10 @@ def test_a_rehearsal_that_ends_while_a_round_goes_on_is_not_made_twice(world: Wo
         await world.reconciler.step(world.id)  # it is old: another one begins
         act = world.reconciler._acts.act
 
-        async def ends_first(*given: Any) -> Outcome:
+        async def ends_first(snapshot: Snapshot, evidence: Evidence) -> Outcome:
             await asyncio.gather(*(task for task, _ in world.inspections._running.values()))
             world.clock.pass_by(20)
-            return await act(*given)
+            return await act(snapshot, evidence)
 
         world.reconciler._acts.act = ends_first  # type: ignore[method-assign]
         await world.reconciler.step(world.id)

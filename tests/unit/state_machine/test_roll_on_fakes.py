@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,11 @@ def into_kraft_mode(fakes: Fakes) -> None:
         before = host.files["/etc/k"]
         after = fakes.fleet.render(node, Present("/etc/k", before), FileKind.KRAFT).content
         host.files |= {"/etc/k": after, predecessor_path("/etc/k", checksum_of(before)): before}
-        columns = {"step": "WHOLE", "rendered_from": checksum_of(before), "checksum": checksum_of(after)}
+        columns: dict[str, Any] = {
+            "step": "WHOLE",
+            "rendered_from": checksum_of(before),
+            "checksum": checksum_of(after),
+        }
         journal.record(store, fakes.world.id, Roll.KRAFT, each, at=at, began_at=at + each, **columns)
 
 

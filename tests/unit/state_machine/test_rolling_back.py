@@ -68,7 +68,11 @@ class RollingBack(Rolling):
                 original = BEFORE.format(id=node.id, port=9100 + node.id, logs=place)
                 kept = checksum(original)
                 path.with_name(f"{path.name}.zk2kraft-{kept[:16]}").write_text(original)
-                written = {"step": "WHOLE", "rendered_from": kept, "checksum": checksum(path.read_text())}
+                written: dict[str, Any] = {
+                    "step": "WHOLE",
+                    "rendered_from": kept,
+                    "checksum": checksum(path.read_text()),
+                }
                 record(self.store, self.id, Roll.JOIN, node.id, at=self.clock(), began_at=self.clock(), **written)
         await self.run_operation("PAUSE", who="Ada")
         await self.until(lambda: "files" in self.snapshot.documents)  # real reads of files, whatever the machine does
@@ -187,8 +191,8 @@ def test_a_service_that_dies_at_every_step_of_both_rolls_back_goes_on_each_time(
         assert joined.hosts.file(number).read_text() == joined.file_of(number, BEFORE)
     away: set[str] = set()
     for act in joined.acts:
-        word, number = act.split()
-        (away.add if word == "stop" else away.discard)(number)
+        word, of = act.split()
+        (away.add if word == "stop" else away.discard)(of)
         assert len(away) <= 1, joined.acts
 
 
@@ -304,7 +308,7 @@ def test_what_only_kraft_has_is_listed_and_needs_consent_to_exactly_that(world: 
     async def story() -> None:
         await world.to_rolling()
         await world.rolled_until((0,))
-        lost = ("configuration of client-metrics m1",)
+        lost: tuple[str, ...] = ("configuration of client-metrics m1",)
         look = world.log.look
 
         async def with_loss(now: float, *given: Any) -> object:

@@ -75,7 +75,7 @@ def as_before(roll: Roll, *, road: dict[str, Any] | None = None, **changes: Any)
     if roll is not Roll.JOIN:
         return evidence(road, **changes)
     found = evidence({"zookeeper_ids": BROKERS, "rolls": {}, **(road or {})})
-    brokers = tuple(BrokerObservation(each, "k", True) for each in BROKERS)
+    brokers = tuple(BrokerObservation(each) for each in BROKERS)
     joining = {"driver_state": State.WAIT_BROKERS, "holder": Holder.ZOOKEEPER_BROKER, "holder_id": 1}
     return replace(found, **{**joining, "brokers": brokers, **changes})
 

@@ -21,7 +21,6 @@ from state_machine.road.emergency.left_out import in_turn
 from state_machine.road.emergency.stops import (
     AT_STAKE,
     MAJORITY,
-    UNOBSERVED_S,
     Quiet,
     broker_is_in_sync,
     broker_may_stop,
@@ -29,6 +28,7 @@ from state_machine.road.emergency.stops import (
     host_answers,
 )
 from state_machine.tables import RoadNode
+from state_machine.times.stretches import UNOBSERVED_S
 from tests.support.builders import a_partition, a_topic, an_image
 from tests.unit.state_machine.test_road_gates import evidence
 

@@ -189,9 +189,11 @@ def test_zookeeper_is_observed_once_a_minute_and_a_new_life_of_the_service_goes_
         await world.to_completed()
         world.zookeeper.observed = AWAY
         await world.rounds(1, seconds=ENDED_ZOOKEEPER_EVERY_S)
-        before = world.zookeeper.looks
+        zookeeper = world.zookeeper
+        assert isinstance(zookeeper, Counted)
+        before = zookeeper.looks
         await world.rounds(60, seconds=1.0)
-        assert world.zookeeper.looks == before + 1
+        assert zookeeper.looks == before + 1
         since = kept(world).unreachable_since
         world.clock.pass_by(5 * 3600.0)
         world.start_service()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -170,7 +171,12 @@ class UnderStock(RollingBack):
             with self.hosts.acts.open("a") as acts:
                 acts.write(f"stop {node.id}\nstart {node.id}\n")
             self.hosts.state(node.id, "running")
-            columns = {"step": "WHOLE", "rendered_from": kept, "checksum": checksum_of(after), "kind": str(kind)}
+            columns: dict[str, Any] = {
+                "step": "WHOLE",
+                "rendered_from": kept,
+                "checksum": checksum_of(after),
+                "kind": str(kind),
+            }
             began = self.clock()
             self.clock.pass_by(20.0)
             record(self.store, self.id, roll, node.id, at=self.clock(), began_at=began, **columns)

@@ -214,6 +214,6 @@ def test_openssl_takes_what_is_read(tmp_path: Path, name: str, data: bytes, key:
     show(context, source, key)
     trust(context, source)
     assert own_name(source, key) == "CN=node"
-    assert [dict(each["subject"][0])["commonName"] for each in context.get_ca_certs()] == []  # no authority, one peer
+    assert context.get_ca_certs() == []  # no authority, one peer
     assert context.cert_store_stats()["x509"] == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]

@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,11 +106,11 @@ class BreaksDown(FakeSession):
 
     reads: int = 0
 
-    def children_many(self, paths: object, limits: ReadLimits = UNLIMITED):  # type: ignore[no-untyped-def,override]
+    def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]:
         self.reads += 1
         if self.reads > 1:
             raise ConnectionError("lost")
-        return super().children_many(paths, limits)  # type: ignore[arg-type]
+        return super().children_many(paths, limits)
 
 
 def test_an_export_that_broke_down_leaves_no_file_under_the_name(tmp_path: Path) -> None:

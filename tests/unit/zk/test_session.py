@@ -25,6 +25,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
     UnimplementedError,
+    ZookeeperError,
 )
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_digest_acl
@@ -125,7 +126,7 @@ class Client:
     closes: int = 0
     dead: int = 0
     probes: int = 0
-    refuses: dict[str, Exception] = field(default_factory=dict)
+    refuses: dict[str, ZookeeperError] = field(default_factory=dict)
     bulk: list[list[str]] = field(default_factory=list)
     singles: list[str] = field(default_factory=list)
     acls: dict[str, list[Any]] = field(default_factory=dict)
@@ -313,7 +314,8 @@ def test_nothing_is_kept_for_a_connection_that_may_come_back(state: str) -> None
         with pytest.raises(FindingError, match=r"Z2K-2002.*takes writes"):
             question()
     assert not session.connected
-    assert client.bulk == client.singles == []
+    assert client.bulk == []
+    assert client.singles == []
 
 
 @pytest.mark.parametrize("connect", ["", "/kafka", "h:port", "h:99999", ",", "h:1/../x"])
@@ -417,7 +419,11 @@ def test_the_operations_of_a_multi_are_sent_in_their_order_with_their_versions()
 
     class Transaction:
         def __getattr__(self, name: str) -> Callable[..., Any]:
-            return lambda *given, **options: sent.append((name, *given, options)) or Result([])
+            def noted(*given: Any, **options: Any) -> Result:
+                sent.append((name, *given, options))
+                return Result([])
+
+            return noted
 
     session = a_session(Client({}))
     session._client.transaction = Transaction
