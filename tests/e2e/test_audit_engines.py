@@ -40,6 +40,7 @@ from migrator.node.tools.rehearsal import rehearse
 from migrator.node.zookeeper.tree_reader import descendants
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -439,6 +440,27 @@ def test_each_plant_in_the_log_alone_is_named_alone(
 ) -> None:
     report = cluster.audit("quick", with_records(cluster.log, tmp_path / "changed", [record]))
     assert (report.exit_code, keys(report)) == (1, {key})
+
+
+GIVEN_TWICE: list[tuple[str, Message]] = [
+    (
+        "an ACL has this id",
+        AccessControlEntryRecord(acl_id(CLUSTER_ACL), 2, "another-topic", 3, "User:bob", "*", 3, 3),
+    ),
+    ("this topic or its id exists", TopicRecord(name="twin", topic_id=topic_id(3))),
+]
+
+
+@pytest.mark.parametrize(("reason", "record"), GIVEN_TWICE, ids=["ACL", "topic"])
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_an_id_that_is_given_to_two_is_a_log_that_no_controller_loads(
+    engine: str, reason: str, record: Message, cluster: Cluster, tmp_path: Path, many_splits: None
+) -> None:
+    """Spark judges by subject, and passed it: Kafka keeps the last one alone, so the first ACL, or topic, is gone."""
+    report = cluster.audit(engine, with_records(cluster.log, tmp_path / "twice", *UNDONE, [record]))
+    assert report.exit_code == 2
+    assert report.differences[0].rule == "Z2K-5002"
+    assert reason in report.differences[0].key
 
 
 # --- a cluster that lives ---------------------------------------------------------------------------------

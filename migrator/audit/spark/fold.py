@@ -15,10 +15,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from migrator.audit.log_fold import MARKER_TYPES, NAMING_RECORDS
+from migrator.audit.log_fold import MARKER_TYPES, NAMING_RECORDS, TOPIC_RECORD
 from migrator.audit.log_source import Dropped, Marker
 from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT
 from migrator.audit.spark.sources import BESIDE, LOG, READ
+from migrator.findings.audit import LOG_INCONSISTENT
+from migrator.wire.messages.metadata import RemoveAccessControlEntryRecord, RemoveTopicRecord
 
 JUDGED_COLUMNS: Final = ("side", "subject", "place", "nth", "kind", "key", "text", "problem")
 
@@ -28,6 +30,10 @@ _IS_NAMING: Final = f"side in ({LOG}, {BESIDE}) and kind in {tuple(NAMING_RECORD
 _IS_NAMELESS: Final = f"side in ({LOG}, {BESIDE}) and subject is null and key = id"
 _SUBJECT: Final = f"coalesce(subject, named, concat('{UNKNOWN_TOPIC_SUBJECT}', key))"
 """In SQL: built from parts, each part is a question to the JVM."""
+
+
+_GIVE_OR_TAKE: Final = (*NAMING_RECORDS, RemoveTopicRecord.__name__, RemoveAccessControlEntryRecord.__name__)
+IDS_TOLD: Final = 100
 
 
 def is_marker() -> Column:
@@ -56,6 +62,29 @@ def with_subjects(rows: DataFrame, all_rows: DataFrame, tasks: int) -> DataFrame
     names = naming.groupBy(F.expr("key as id")).agg(F.expr("min(subject) as named"))
     told = rows.join(F.broadcast(names), F.expr(_IS_NAMELESS), "left")
     return told.withColumn("subject", F.expr(_SUBJECT)).select(*JUDGED_COLUMNS)
+
+
+def refuse_ids_given_twice(rows: DataFrame, dropped: list[Dropped], tasks: int) -> None:
+    """Raises Z2K-5002, as one reader of the whole log does: rows are judged by subject, and no subject sees that its id
+    was given to another one, while it had it. A controller keeps the last one alone.
+    """
+    of_log = _in_one(committed(rows.where(F.expr(f"side = {LOG} and kind in {_GIVE_OR_TAKE}")), dropped), tasks)
+    given = of_log.where(_IS_NAMING).groupBy(F.expr("key as id")).agg(F.expr("min(subject) < max(subject) as twice"))
+    twice = [row["id"] for row in given.where("twice").select("id").limit(IDS_TOLD).collect()]
+    if not twice:
+        return
+    kept: set[str] = set()
+    for row in of_log.where(F.col("key").isin(twice)).orderBy("place", "nth").select("kind", "key").collect():
+        kind, key = row["kind"], row["key"]
+        if kind not in NAMING_RECORDS:
+            kept.discard(key)
+        elif key in kept:
+            topic = kind == TOPIC_RECORD
+            record = f"{kind} of topic id {key}" if topic else f"record of the ACL {key}"
+            reason = "this topic or its id exists" if topic else "an ACL has this id"
+            raise LOG_INCONSISTENT.error(record=record, reason=reason)
+        else:
+            kept.add(key)
 
 
 def together(rows: DataFrame, tasks: int) -> DataFrame:

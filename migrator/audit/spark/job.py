@@ -67,7 +67,15 @@ from migrator.audit.spark.compare import (
     counts,
     first_differences,
 )
-from migrator.audit.spark.fold import IS_MARKER, committed, is_marker, markers_of, together, with_subjects
+from migrator.audit.spark.fold import (
+    IS_MARKER,
+    committed,
+    is_marker,
+    markers_of,
+    refuse_ids_given_twice,
+    together,
+    with_subjects,
+)
 from migrator.audit.spark.session import spark_session
 from migrator.audit.spark.sources import (
     BESIDE,
@@ -388,6 +396,8 @@ class _Audit:
         """Judge the rows of a look: those of its own, or of ZooKeeper its own and of the log an earlier look's."""
         source = look.records or look
         dropped = dropped_ranges(markers_of(self._inputs(source))) if source.markers else []
+        if look.subjects is None:
+            refuse_ids_given_twice(self._inputs(source), dropped, self.kept.tasks)
         scans = [(each, Observation()) for each in ([look] if look.records is None else [look, source])]
         rows = [self._inputs(each).observe(seen, F.count(F.lit(1)).alias("rows")) for each, seen in scans]
         both = rows[0]
