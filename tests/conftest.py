@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,13 +43,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """With the processor seconds of this worker, and of the processes that ended, since its last report."""
-    report: pytest.TestReport = yield
+    report = yield
     now = sum(os.times()[:4])
     report.user_properties.append((PROCESSOR_S, now - item.config.stash.get(_SPENT_S, now)))
     item.config.stash[_SPENT_S] = now
-    return report  # type: ignore[return-value]
+    return report
 
 
 REASON_MAX = 500

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from migrator.lab.servers.laboratory import Laboratory
+from tests.adversarial.earlier import LAST_WITH_SCHEMA_2
 from tests.adversarial.kept import PASSED, outcome_of
 from tests.adversarial.stories_back import (
     back_after_ten_elections,
@@ -40,7 +41,6 @@ from tests.adversarial.stories_forward import (
 )
 from tests.adversarial.stories_later import later_kafka_in_dual_write, later_kafka_in_soak
 from tests.adversarial.stories_versions import (
-    LAST_WITH_SCHEMA_2,
     brokers_of_3_6,
     upgraded_in_dual_write,
     upgraded_in_the_roll,
@@ -84,7 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
     before = f"of the release that is upgraded in {upgraded_in_dual_write.__name__} ({LAST_WITH_SCHEMA_2})"
     parser.add_argument("--before", metavar="COMMIT", default=LAST_WITH_SCHEMA_2, help=before)
     chosen = parser.parse_args(arguments)
-    stories = {**STORIES, upgraded_in_dual_write.__name__: partial(upgraded_in_dual_write, commit=chosen.before)}
+    stories = dict(STORIES)
+    stories[upgraded_in_dual_write.__name__] = partial(upgraded_in_dual_write, commit=chosen.before)
     failed = 0
     for name in chosen.only.split(",") if chosen.only else STORIES:
         began = time.monotonic()

@@ -13,16 +13,18 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -355,8 +357,17 @@ class EstateStage(RoadStage):
 
     def acls(self) -> list[str]:
         """As an administrator lists them."""
+        anything: Any = (
+            None  # stands for all names, principals and hosts, though the types of this client know only texts
+        )
         every = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+            ResourceType.ANY,
+            anything,
+            ResourcePatternType.ANY,
+            anything,
+            anything,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
         )
         found = once(
             self.cluster.new_admin, lambda admin: admin.describe_acls(every).result(ADMIN_S), "ACLs are listed"
@@ -369,11 +380,13 @@ class EstateStage(RoadStage):
 
     def users(self) -> dict[str, list[str]]:
         """SCRAM users, as an administrator lists them."""
-        found = once(
-            self.cluster.new_admin,
-            lambda admin: admin.describe_user_scram_credentials().result(ADMIN_S),
-            "users are listed",
-        )
+
+        def listed(admin: AdminClient) -> dict[str, Any]:
+            answer = admin.describe_user_scram_credentials()
+            assert isinstance(answer, Future), "of all users there is one answer"
+            return dict(answer.result(ADMIN_S))
+
+        found = once(self.cluster.new_admin, listed, "users are listed")
         return {
             user: [f"{each.mechanism.name} {each.iterations}" for each in described.scram_credential_infos]
             for user, described in sorted(found.items())

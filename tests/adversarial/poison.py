@@ -29,8 +29,10 @@ from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
+from migrator.lab.servers.broker import BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
+from migrator.wire.messages.brokers import BrokerRegistrationRequest
 from migrator.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -164,7 +166,8 @@ class Stage:
         return "; ".join(found)
 
     def _ended(self) -> Iterator[str]:
-        for each in (*self.ours, *self.cluster.brokers):
+        processes: tuple[OurController | BrokerProcess, ...] = (*self.ours, *self.cluster.brokers)
+        for each in processes:
             if not each.is_running:
                 yield f"{each.name} ended: {each.process.log_tail()[-300:]}"
 
@@ -272,7 +275,11 @@ def _frames(stage: Stage) -> Iterator[Poison]:
 
 def _brokers(stage: Stage) -> Iterator[Poison]:
     for what, request in registrations(stage.chance, stage.cluster.cluster_id):
-        yield Poison("brokers", what, lambda request=request: register(stage.active_port(), request))
+
+        def act(request: BrokerRegistrationRequest = request) -> str:
+            return register(stage.active_port(), request)
+
+        yield Poison("brokers", what, act)
 
 
 def _done(act: Callable[[], None]) -> Callable[[], str]:

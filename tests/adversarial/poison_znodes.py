@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -37,7 +38,7 @@ class Gardener:
 
     def plants(self) -> Iterator[Planted]:
         yield from map(self._put_one, self._odd())
-        yield from (Planted(f"{path} deleted", lambda path=path: self.gone(path)) for path in self._missing())
+        yield from (Planted(f"{path} deleted", partial(self.gone, path)) for path in self._missing())
 
     def _put_one(self, odd: tuple[str, str, bytes]) -> Planted:
         what, path, data = odd

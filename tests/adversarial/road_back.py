@@ -57,7 +57,7 @@ class Back:
 def points_of(draw: random.Random, *, every_victim: bool) -> list[Back]:
     """Each point once, its victims in turn, in an order of the seed; or once for each victim."""
     broker, controller = draw.choice(BROKERS), draw.choice(CONTROLLERS)
-    where = [(phase, None, when, 1) for phase, when in PHASES]
+    where: list[tuple[str, int | None, str, int]] = [(phase, None, when, 1) for phase, when in PHASES]
     for act in ACTS:
         for when in ("at", "after"):
             where.append((act, broker, when, 1))

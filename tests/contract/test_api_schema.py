@@ -68,7 +68,7 @@ def test_no_request_meets_a_fault_or_an_answer_that_the_document_does_not_name(
         derandomize=True,
         database=None,
     )
-    def requests(case: schemathesis.Case) -> None:
+    def requests(case: schemathesis.Case[Any]) -> None:
         case.call_and_validate(base_url=BASE, checks=CHECKS)
 
     if mode is schemathesis.GenerationMode.NEGATIVE and not _can_be_wrong(path, method):

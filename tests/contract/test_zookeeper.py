@@ -16,7 +16,7 @@ import pytest
 from migrator.lab.classes import prepared
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
-from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
+from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, Operation, SetData
 from migrator.zk.session import ZkSession
 from tests.support.fake_zookeeper import FakeEnsemble
 
@@ -190,8 +190,12 @@ def test_a_watch_on_a_znode_is_called_once(connect: Open, session: ZkSession, ro
         assert do(session, Create(path, b"")).applied
     fired = threading.Semaphore(0)
     session.get(path, fired.release)
-    change = {"changes": SetData(path, b"1"), "appears": Create(path, b""), "vanishes": Delete(path)}[what]
-    assert do(other, change).applied
+    change: dict[str, Operation] = {
+        "changes": SetData(path, b"1"),
+        "appears": Create(path, b""),
+        "vanishes": Delete(path),
+    }
+    assert do(other, change[what]).applied
     assert fired.acquire(timeout=FIRES_S)
     again = Create(path, b"") if what == "vanishes" else SetData(path, b"2")
     assert do(other, again).applied

@@ -110,7 +110,7 @@ def opened() -> Iterator[Engine]:
     engine = Engine(OWN, RUN / "dockerd.log")
     data = cache_directory(os.environ) / "docker"
     shutil.rmtree(data / "containers", ignore_errors=True)  # of a killed run: the engine would start them again
-    words = ["dockerd", "--host", OWN["DOCKER_HOST"], "--group", "root", "--exec-root", RUN / "exec"]
+    words: list[str | Path] = ["dockerd", "--host", OWN["DOCKER_HOST"], "--group", "root", "--exec-root", RUN / "exec"]
     words += ["--pidfile", RUN / "dockerd.pid", "--data-root", data]
     assert engine.log is not None
     with engine.log.open("wb") as log:

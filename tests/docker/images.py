@@ -52,8 +52,8 @@ def make_images(engine: Engine) -> None:
 def build(engine: Engine, name: str, dockerfile: Path, context: Path, base: str) -> None:
     """In the network of this host, where the mirrors are reached that this host reaches."""
     print(f"building {name} on {base}", file=sys.stderr, flush=True)
-    words = ["build", "--network", "host", "--build-arg", f"BASE={base}", "-t", name, "-f", dockerfile, context]
-    engine.docker(*words, limit_s=BUILD_LIMIT_S)
+    words = ("build", "--network", "host", "--build-arg", f"BASE={base}", "-t", name)
+    engine.docker(*words, "-f", dockerfile, context, limit_s=BUILD_LIMIT_S)
 
 
 def base_image(engine: Engine) -> str:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
+    AdminClient,
+    NewTopic,
+)
 
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove

@@ -16,7 +16,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka.admin import AdminClient, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
+    AdminClient,
+    ResourceType,
+)
 from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 
@@ -25,17 +28,18 @@ from migrator.lab.admin import alter_configs
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.zk.multi import Multi, Operation
 from migrator.zk.session import ZkSession
 from tests.e2e.support import once, ready_cluster, spoil, unspoil, wait_for
 
 TOPICS: Final = [f"topic-{number}" for number in range(3)]
-BROKERS: Final = {
+BROKERS: Final[dict[str, Value]] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": True,
     "super.users": "User:nobody",
 }
-CONTROLLER: Final = {
+CONTROLLER: Final[dict[str, Value]] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "zookeeper.session.timeout.ms": 60_000,

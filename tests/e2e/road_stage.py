@@ -86,7 +86,7 @@ class RoadStage:
         """The broker that is the active controller when others join."""
         self.laboratory = laboratory
         self.cluster = cluster or LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
-        of_service: dict[str, str | float | bool] = {
+        of_service: dict[str, Any] = {
             "audit_engine": "quick",
             "fleets": str(laboratory.directory / "fleet"),
             "settle_s": 1.0,

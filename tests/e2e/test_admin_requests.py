@@ -465,11 +465,13 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         wait_for(lambda: None if "SCRAM-SHA-512" in (stored("users/alice%20smith") or {}) else "not yet", "it is kept")
         text = (stored("users/alice%20smith") or {})["SCRAM-SHA-512"]
         assert "iterations=8192" in text
-        found = once(
-            cluster.new_admin,
-            lambda admin: admin.describe_user_scram_credentials(["alice smith"])["alice smith"].result(120),
-            "credentials are described",
-        )
+
+        def of_this_user(admin: AdminClient) -> Any:
+            answers = admin.describe_user_scram_credentials(["alice smith"])
+            assert isinstance(answers, dict)
+            return answers["alice smith"].result(120)
+
+        found = once(cluster.new_admin, of_this_user, "credentials are described")
         assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
             (ScramMechanism.SCRAM_SHA_512, 8192)
         ]

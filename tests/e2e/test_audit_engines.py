@@ -404,9 +404,12 @@ LOG_PLANTS: list[tuple[Key, Message]] = [
     ((PARTITIONS, f"{TREE.name(11)}-0"), PartitionChangeRecord(0, topic_id(11), leader_recovery_state=1)),
 ]
 
+MOVES: list[list[Message]] = [
+    [PartitionChangeRecord(topic_id=topic_id(7), partition_id=each % 3, leader=3)] for each in range(40)
+]
 UNDONE: list[list[Message]] = [
     [BeginTransactionRecord(name="to be aborted"), TopicRecord(name="ghost", topic_id=an_id("ghost"))],
-    *[[PartitionChangeRecord(topic_id=topic_id(7), partition_id=each % 3, leader=3)] for each in range(40)],
+    *MOVES,
     [RemoveTopicRecord(topic_id=topic_id(8)), ProducerIdsRecord(next_producer_id=1 << 50)],
     [AbortTransactionRecord(reason="a test")],
 ]

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.driver.copy import producer_id_margin
 from migrator.lab.cluster import LabCluster

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.audit.compare import LAG
 from migrator.lab.cluster import LabCluster
@@ -39,7 +39,7 @@ BUSY, PLANTED = "topic-0", "/config/users/nobody"
 @contextmanager
 def changes_without_end(cluster: LabCluster) -> Iterator[list[int]]:
     """Another value of one topic's `retention.ms`, again and again. Yields their numbers."""
-    done, made, failed = threading.Event(), [0], []
+    done, made, failed = threading.Event(), [0], list[Exception]()
 
     def change() -> None:
         while not done.wait(PAUSE_S) and not failed:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
@@ -378,7 +379,7 @@ def test_directories_are_formatted_once_and_say_whose_they_are(place: Place) -> 
     ("change", "code"),
     [({"process__roles": "broker,controller"}, "Z2K-3010"), ({"controller__quorum__voters": ""}, "Z2K-3011")],
 )
-def test_a_file_that_cannot_be_honoured_formats_nothing(place: Place, change: dict[str, str], code: str) -> None:
+def test_a_file_that_cannot_be_honoured_formats_nothing(place: Place, change: dict[str, Any], code: str) -> None:
     file = a_controller_file(place.directory, **change)
     assert code in place.run("storage", "format", "-t", CLUSTER, "-c", str(file), exit_code=1).stderr
     assert list(place.directory.iterdir()) == [file]

@@ -164,8 +164,8 @@ async def differences(ours: Side, stock: Side) -> tuple[int, list[str]]:
         for key in sorted(mine.keys() | theirs.keys()):
             if type_ != TOPIC or key in mine:  # stock lists its whole file there too
                 note(f"describe {type_} {name} {key}", mine.get(key), theirs.get(key))
-    for key in NOT_SERVED:
-        note(f"request {key} closes the connection", await is_closed(ours, key), await is_closed(stock, key))
+    for number in NOT_SERVED:
+        note(f"request {number} closes the connection", await is_closed(ours, number), await is_closed(stock, number))
     for number, (a, b) in enumerate(zip(await throttled(ours), await throttled(stock), strict=True)):
         note(f"throttled {number}", a, b)
     return count, found

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.lab.admin import by_new_clients
 from migrator.lab.cluster import LabCluster

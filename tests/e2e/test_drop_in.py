@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 from kazoo.client import KazooClient
 
 from migrator.lab.admin import by_new_clients

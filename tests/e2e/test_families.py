@@ -18,6 +18,7 @@ from migrator.driver.copy import producer_id_margin
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.support import assert_same, audit, produce, wait_for, wait_zookeeper_rules
@@ -26,14 +27,14 @@ from tests.e2e.test_stock_equality import copied_records, differences, rehearse
 pytestmark = pytest.mark.lab
 
 TOPICS = ["orders", "payments"]
-WITH_SECURITY = {
+WITH_SECURITY: dict[str, Value] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": True,
     "super.users": "User:ANONYMOUS",
     "delegation.token.secret.key": "a secret of the laboratory",
     "auto.leader.rebalance.enable": "false",  # leaders that move between two copies would differ in them
 }
-HEEDING_ACLS = {
+HEEDING_ACLS: dict[str, Value] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "delegation.token.secret.key": WITH_SECURITY["delegation.token.secret.key"],

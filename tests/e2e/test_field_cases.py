@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Delete, Multi

@@ -60,7 +60,7 @@ def changed(path: str, change: Callable[[Found], Found]) -> MakeAndUndo:
     def make(session: ZkSession) -> list[Operation]:
         znode = session.get(path)
         assert znode is not None
-        return [SetData(path, json.dumps(change(json.loads(znode.data))).encode())]
+        return [SetData(path, json.dumps(change(json.loads(znode.data or b""))).encode())]
 
     return make, lambda session, before: [SetData(path, before[path])]
 

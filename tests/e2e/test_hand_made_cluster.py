@@ -337,11 +337,11 @@ def restart_brokers(cluster: HandMade, traffic: Traffic) -> None:
         cluster.broker_file(broker, migrating=True)
         cluster.stop(f"broker-{broker}")
         cluster.start_broker(broker)
-        until(lambda broker=broker: cluster.is_registered(broker), f"broker {broker} is back")  # type: ignore[misc]
+        until(lambda broker=broker: cluster.is_registered(broker), f"broker {broker} is back")
         until(lambda: cluster.why_not_in_sync() is None, "its replicas are in sync")
         until(lambda: not under_replicated(cluster), "everything is in sync")
         before = len(traffic.acknowledged)
-        until(lambda before=before: len(traffic.acknowledged) > before + 30, "records go on")  # type: ignore[misc]
+        until(lambda before=before: len(traffic.acknowledged) > before + 30, "records go on")
 
 
 def has_id(cluster: HandMade, topic: str) -> bool:

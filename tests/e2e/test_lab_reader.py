@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.lab.admin import ADMIN_TIMEOUT_S
 from migrator.lab.cluster import LabCluster

@@ -164,7 +164,7 @@ def test_a_rollback_without_controllers_raises_the_versions_that_its_log_names(l
 
 def lags(controller: OurController) -> bool:
     """Unknown while the mirror is made anew."""
-    return left(controller)["lagging_operations"] != 0
+    return bool(left(controller)["lagging_operations"] != 0)
 
 
 def refusals(controller: OurController) -> int:

@@ -227,7 +227,7 @@ def test_a_leader_whose_disk_is_full_ends_and_another_leads(laboratory: Laborato
 def test_a_leader_without_room_for_a_snapshot_goes_on_and_tells_of_it_until_there_is_room(
     laboratory: Laboratory,
 ) -> None:
-    often = {"metadata.log.max.record.bytes.between.snapshots": 2_000}
+    often: dict[str, Value] = {"metadata.log.max.record.bytes.between.snapshots": 2_000}
     with three_of_ours(laboratory, extra=often) as ours, small_disk(ours[0]), small_disk(ours[1]), small_disk(ours[2]):
         leader = start(ours)
         assert_goes_on(leader)
@@ -259,7 +259,7 @@ def test_a_leader_without_room_for_a_snapshot_goes_on_and_tells_of_it_until_ther
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted, which root may")
 def test_snapshots_that_fill_every_disk_end_no_controller(laboratory: Laboratory) -> None:
     """They took the last room, and the leader ended when its log could not grow (Z2K-3121)."""
-    often = {"metadata.log.max.record.bytes.between.snapshots": 2_000}
+    often: dict[str, Value] = {"metadata.log.max.record.bytes.between.snapshots": 2_000}
     with three_of_ours(laboratory, extra=often) as ours, small_disk(ours[0]), small_disk(ours[1]), small_disk(ours[2]):
         leader = start(ours)
         assert_goes_on(leader)

@@ -118,8 +118,8 @@ def test_operations_that_arrive_together_are_recorded_one_by_one(url: str, tmp_p
             assert sorted(answers) == ["Z2K-4009", "Z2K-4009", "recorded"]
             answers.clear()
             store.end_operation(store.operations(row.id)[0].id, "refused", "", at=3.0)
-        for each in others:
-            each.close()
+        for other in others:
+            other.close()
 
 
 def test_a_service_that_lost_its_database_to_another_writes_nothing(url: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
@@ -183,7 +183,7 @@ def test_release_rolls_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
             refused = without_controllers(cluster, *words, "--execute")
             assert (refused.returncode, "Z2K-1118" in refused.stderr) == (2, True), refused.stdout + refused.stderr
             assert f"controller 3000, process {controller.process.pid}" in refused.stderr
-        assert controller_of(cluster)["kraftControllerEpoch"] > 0
+        assert (controller_of(cluster) or {})["kraftControllerEpoch"] > 0
         wait_for(lambda: why_not_mirrored(controller), "everything is mirrored")
         controller.kill()
         level = without_controllers(cluster, *log)
@@ -204,7 +204,7 @@ def test_release_rolls_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
         assert planned.returncode == 0, planned.stderr
         assert "not verified" in planned.stdout
         assert "nothing was changed" in planned.stdout
-        assert controller_of(cluster)["kraftControllerEpoch"] > 0
+        assert (controller_of(cluster) or {})["kraftControllerEpoch"] > 0
 
         wait_sessions_ended(cluster)
         done = without_controllers(cluster, *log, "--accept-loss", "--execute")
@@ -248,7 +248,8 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
         controller.wait_state("RETIRED")
         controller.stop()
         wait_zookeeper_rules(cluster)
-        assert json.loads(cluster.zk.read(f"/config/topics/{TOPICS[0]}"))["config"] == {"retention.ms": "3600002"}
+        kept = json.loads(cluster.zk.read(f"/config/topics/{TOPICS[0]}") or b"")
+        assert kept["config"] == {"retention.ms": "3600002"}
 
         controller.directory.rename(controller.directory.with_name("retired"))
         fresh = OurController(laboratory, controller.spec, cluster.cluster_id)

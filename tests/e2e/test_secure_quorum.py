@@ -202,8 +202,8 @@ def test_kafkas_tools_log_in_to_ours_and_ours_to_stock_by_plain_and_scram(labora
     assert listener.sasl is not None
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         for password, refused in ((SECRETS[1], False), ("wr0ng", True)):
-            login = SaslLogin("broker", password, {})
-            how = replace(listener, sasl=SaslSettings((), mechanism, {mechanism: login}))
+            as_broker = SaslLogin("broker", password, {})
+            how = replace(listener, sasl=SaslSettings((), mechanism, {mechanism: as_broker}))
 
             def why_not(how: ListenerSecurity = how) -> str | None:
                 """Stock knows credentials a moment after it answers."""

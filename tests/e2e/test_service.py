@@ -26,7 +26,7 @@ from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import CONTROL_FILE, OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import Process
-from migrator.lab.servers.properties import write
+from migrator.lab.servers.properties import Value, write
 from migrator.lab.service import LabService
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.configs import (
@@ -41,7 +41,7 @@ from tests.unit.state_machine.fakes import OPEN, FakeController
 
 pytestmark = pytest.mark.lab
 
-HELD = {"zk2kraft.gates": "pause"}
+HELD: dict[str, Value] = {"zk2kraft.gates": "pause"}
 STEP_DEADLINE_S = 240.0
 
 

@@ -8,12 +8,12 @@ from migrator.driver.claim import plan_claim
 from migrator.driver.mirror import Shape, plan
 from migrator.driver.places import plan_places
 from migrator.driver.tree import as_image
+from migrator.driver.way_back import Left, last_steps
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.driver.rollback import Left, last_steps
 from migrator.node.tools.preflight import check
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.request_limits import ServerLimit, ask_servers

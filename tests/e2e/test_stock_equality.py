@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.driver.claim import Claim
 from migrator.driver.copy import producer_id_margin
@@ -38,6 +38,7 @@ from migrator.lab.changes import Plan
 from migrator.lab.cluster import LabCluster
 from migrator.lab.frames import ControlType, Direction, Frame
 from migrator.lab.ours import OurController, our_controller
+from migrator.lab.servers.controller import StockQuorum
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import dump_metadata_log
 from migrator.lab.stock import ControllerUnderTest, Recording, record_migration, stock_quorum
@@ -57,7 +58,7 @@ pytestmark = pytest.mark.lab
 
 LISTENER = "PLAINTEXT"
 LEAVER = "broker-2"
-REQUESTS = {4: LeaderAndIsrRequest, 5: StopReplicaRequest, 6: UpdateMetadataRequest}
+REQUESTS: dict[int, type[Message]] = {4: LeaderAndIsrRequest, 5: StopReplicaRequest, 6: UpdateMetadataRequest}
 MERGED_COMMITS_MAX = 12
 """How many batches that change anything a controller may publish at once."""
 ANSWERS_WITHIN_S = 60
@@ -68,7 +69,7 @@ Told = dict[str, Any]
 class Observed:
     """A controller under test with a look at the cluster before it starts, and at both sides before it stops."""
 
-    def __init__(self, cluster: LabCluster, inner: ControllerUnderTest, directory: Path) -> None:
+    def __init__(self, cluster: LabCluster, inner: ControllerUnderTest | OurController, directory: Path) -> None:
         self._cluster = cluster
         self._inner = inner
         self.directory = directory
@@ -81,7 +82,10 @@ class Observed:
     @property
     def metadata_log(self) -> Path:
         inner = self._inner
-        return inner.metadata_log if isinstance(inner, OurController) else inner.controllers[0].metadata_log  # type: ignore[attr-defined]
+        if isinstance(inner, OurController):
+            return inner.metadata_log
+        assert isinstance(inner, StockQuorum)
+        return inner.controllers[0].metadata_log
 
     def start(self) -> None:
         fill_every_family(self._cluster)
@@ -104,7 +108,7 @@ class Observed:
         self._inner.stop()
 
 
-def patient_controller(cluster: LabCluster) -> ControllerUnderTest:
+def patient_controller(cluster: LabCluster) -> OurController:
     return our_controller(cluster, LONG_WINDOW)
 
 
@@ -148,7 +152,7 @@ def rehearse(cluster: LabCluster, out: Path) -> None:
 
 
 def observe(
-    laboratory: Laboratory, directory: Path, make: Callable[[LabCluster], ControllerUnderTest]
+    laboratory: Laboratory, directory: Path, make: Callable[[LabCluster], ControllerUnderTest | OurController]
 ) -> tuple[Recording, Observed]:
     made: list[Observed] = []
 

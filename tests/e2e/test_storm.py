@@ -17,9 +17,9 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
+from migrator.lab.servers.controller import StockQuorum
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
-from migrator.lab.stock import ControllerUnderTest
 from migrator.zk.session import ZkSession
 from tests.e2e.support import HANGS_AFTER_S, assert_same
 from tests.support.storm import Storm
@@ -61,7 +61,7 @@ class Weathered:
     seconds: float
 
 
-def weather(laboratory: Laboratory, make: Callable[[LabCluster], ControllerUnderTest]) -> Weathered:
+def weather(laboratory: Laboratory, make: Callable[[LabCluster], StockQuorum | OurController]) -> Weathered:
     cluster = LabCluster(laboratory, brokers=2, extra=OF_BROKERS)
     cluster.start()
     cluster.create_topics([BEFORE])
@@ -91,11 +91,11 @@ def weather(laboratory: Laboratory, make: Callable[[LabCluster], ControllerUnder
     return found
 
 
-def stock(cluster: LabCluster) -> ControllerUnderTest:
+def stock(cluster: LabCluster) -> StockQuorum:
     return cluster.quorum(1, extra=OF_CONTROLLERS)
 
 
-def ours(cluster: LabCluster) -> ControllerUnderTest:
+def ours(cluster: LabCluster) -> OurController:
     return our_controller(cluster, OF_CONTROLLERS)
 
 

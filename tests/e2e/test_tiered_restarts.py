@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.driver.checks.restarts import configs_of, restart_findings, tiered_topics
 from migrator.findings.finding import FindingError, Occurrence

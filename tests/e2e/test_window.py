@@ -72,7 +72,10 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go_in_tim
             each.kill()
         wait_zookeeper_rules(cluster)
         assert leader.is_running
-        reason = lambda: str(leader.status()["driver"]["reason"])  # noqa: E731
+
+        def reason() -> str:
+            return str(leader.status()["driver"]["reason"])
+
         wait_for(lambda: None if "let go" in reason() else reason(), "it says that it let go")
         cluster.create_topics(["decided-by-zookeeper"])
 

@@ -99,7 +99,7 @@ def test_the_leader_of_the_ensemble_is_killed(laboratory: Laboratory, ensemble: 
 
 def test_a_session_expires_and_nothing_is_written_under_its_claim(laboratory: Laboratory, ensemble: ZooKeeper) -> None:
     """The processes stand still for longer than their sessions live, and wake up right before their next effect."""
-    with a_stage(laboratory, ensemble, "expiry", LONG_WINDOW | EXPIRES) as stage:
+    with a_stage(laboratory, ensemble, "expiry", {**LONG_WINDOW, **EXPIRES}) as stage:
         stage.arrange()
         stage.pause()
         stage.go()

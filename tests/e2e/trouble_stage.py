@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,12 +167,13 @@ class Cell:
     # --- what should be at the end -------------------------------------------------------------------------
 
     def check(self, state: str) -> None:
-        {
+        checks: dict[str, Callable[[], None]] = {
             "WAIT_BROKERS": self._can_still_migrate,
             "DUAL_WRITE": self._is_in_dual_write,
             "ABORTED": lambda: self._is_aborted(committed=0),
             "RETIRED": lambda: self._is_aborted(committed=1),
-        }[state]()
+        }
+        checks[state]()
 
     def _can_still_migrate(self) -> None:
         self.wait_gate()

@@ -51,13 +51,14 @@ class TwoKinds(NamedTuple):
 
     def lead_in_turn(self) -> None:
         """Until both kinds have led, and what they wrote is committed. The lowest id succeeds who leaves."""
+        voters: tuple[StockController | OurController, ...] = (self.stock, *self.ours)
         led: set[int] = set()
         leader = self.wait_leader()
         for _ in range(TURNS_MAX):
             led.add(leader)
             if self.stock.spec.node_id in led and len(led) > 1:
                 break
-            leaving = next(each for each in (self.stock, *self.ours) if each.spec.node_id == leader)
+            leaving = next(each for each in voters if each.spec.node_id == leader)
             leaving.stop()
             leader = self.wait_leader(other_than=leader)
             leaving.start()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from migrator.commands.bounded import Output
 from migrator.fleet.exec_actuator import CommandActuator
@@ -256,8 +256,9 @@ def in_place(calls: Calls) -> Iterator[None]:
     def perform(actuator: CommandActuator, name: str, *, stdin: bytes = b"", **more: str) -> Output:
         return calls.perform(actuator, name, stdin=stdin, **more)
 
-    CommandActuator._run = perform  # type: ignore[method-assign]
+    actuators: Any = CommandActuator
+    actuators._run = perform
     try:
         yield
     finally:
-        CommandActuator._run = REAL_RUN  # type: ignore[method-assign]
+        actuators._run = REAL_RUN

@@ -142,6 +142,7 @@ class EstateWorld(World):
 
     made_by = EstateController
     make_clock = ServiceClock
+    directory: Path
 
     def __init__(self, home: Path, plant: str = "") -> None:
         self.home = home
@@ -585,9 +586,11 @@ def without_zookeeper(world: EstateWorld) -> Iterator[None]:
         world.zookeeper.observed = msgspec.structs.replace(world.zookeeper.observed, intent=text)
         return text
 
-    before = (backups.ZkSession, backups.export, road_acts.write_intent)
-    backups.ZkSession, backups.export, road_acts.write_intent = _NoSession, exported, intended  # type: ignore[misc,assignment]
+    of_backups: Any = backups
+    of_acts: Any = road_acts
+    before = (of_backups.ZkSession, of_backups.export, of_acts.write_intent)
+    of_backups.ZkSession, of_backups.export, of_acts.write_intent = _NoSession, exported, intended
     try:
         yield
     finally:
-        backups.ZkSession, backups.export, road_acts.write_intent = before  # type: ignore[misc,assignment]
+        of_backups.ZkSession, of_backups.export, of_acts.write_intent = before

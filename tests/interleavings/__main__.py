@@ -13,6 +13,7 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
@@ -60,6 +61,7 @@ def main() -> int:
     began, end = time.monotonic(), options.first + options.count
     pieces = [range(at, min(at + AT_ONCE, end)) for at in range(options.first, end, AT_ONCE)]
     whole = Tally()
+    tallies: Iterator[Tally]
     if options.processes == 1 or len(pieces) == 1:
         quiet()
         tallies = map(judged, pieces)

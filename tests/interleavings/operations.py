@@ -171,11 +171,11 @@ def _grow(*, large: bool) -> Make:
 # --- brokers ------------------------------------------------------------------------------------------------
 
 
-def _beat(**what: bool) -> Make:
+def _beat(*, want_fence: bool = False, want_shut_down: bool = False) -> Make:
     def make(image: Image, chance: Random) -> tuple[Message, int]:
-        fitting = [each for each in image.brokers.values() if each.fenced != bool(what)]
+        fitting = [each for each in image.brokers.values() if each.fenced != (want_fence or want_shut_down)]
         broker = chance.choice(sorted(fitting or image.brokers.values(), key=lambda each: each.id))
-        return BrokerHeartbeatRequest(broker.id, broker.epoch, FAR, **what), 1
+        return BrokerHeartbeatRequest(broker.id, broker.epoch, FAR, want_fence, want_shut_down), 1
 
     return make
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
 from random import Random
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class SeededLoop(asyncio.BaseEventLoop):
@@ -37,8 +41,8 @@ class SeededLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: Any) -> None: ...
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        done = self.create_future()
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        done: asyncio.Future[T] = self.create_future()
         self.call_soon(_work, done, func, args)
         return done
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-import click
 import msgspec
 import typer.main
 from typer.testing import CliRunner
@@ -109,7 +108,13 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
-def commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+class Command(Protocol):
+    """Typer's, which comes with a click of its own. A group has `commands`."""
+
+    hidden: bool
+
+
+def commands(group: Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield path
     for name, each in sorted(getattr(group, "commands", {}).items()):
         if not each.hidden:

@@ -14,12 +14,14 @@ import asyncio
 import multiprocessing
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 import pytest
 
@@ -50,6 +52,9 @@ from tests.sim.stand_ins import Administrator, StandInBroker, StandInDriver
 from tests.sim.virtual_loop import VirtualLoop
 from tests.support.situations import the_settings
 
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
 STORM_S: Final = 2.2
 HEAL_S: Final = 15.0
 BROKERS: Final = (1, 2, 3, 4)
@@ -65,7 +70,7 @@ SETTINGS: Final = QuorumSettings(
     snapshot_after_bytes=12_000,
     retention_bytes=0,
 )
-DUTIES: Final = SimpleNamespace(
+DUTIES: Final[Any] = SimpleNamespace(
     idle_interval_ms=150,
     auto_leader_rebalance=True,
     leader_imbalance_check_interval_s=0.3,
@@ -92,7 +97,7 @@ class SeededLoop(VirtualLoop):
         super().__init__(lambda: rng.random() * thread_s)
         self._rng = rng
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         if self._rng.random() < 0.5:
             return super().run_in_executor(executor, func, *args)
         try:
@@ -102,7 +107,7 @@ class SeededLoop(VirtualLoop):
         return super().run_in_executor(executor, lambda: value)
 
 
-def _raises(error: Exception) -> None:
+def _raises(error: Exception) -> NoReturn:
     raise error
 
 
@@ -236,7 +241,7 @@ class ControllerVoter(ShellNode):
             on_refused=world.failed,
             on_retired=lambda text: None,
         )
-        raft.peers = self
+        raft.peers = self  # type: ignore[assignment]  # as in shell.py: it sends, which is all that the shell asks
         raft.state_machine = WatchedMachine(self)
         self.run(run_periodic_tasks(self.controller, DUTIES, self._alarmed))
         raft.start()
@@ -304,7 +309,7 @@ class RequestWorld(ShellWorld):
         self.operations = 0
         self.in_flight: set[asyncio.Task[Any]] = set()
         self._make_few_many(patched)
-        self.nodes = {number: ControllerVoter(number, self) for number in VOTERS}
+        self.nodes: Mapping[int, ControllerVoter] = {number: ControllerVoter(number, self) for number in VOTERS}
         self.brokers = [StandInBroker(number, self) for number in BROKERS]
         self.administrator = Administrator(self)
 
@@ -321,7 +326,10 @@ class RequestWorld(ShellWorld):
         async def counted(controller: ActiveController, *given: Any) -> Any:
             """The loop alone keeps such a task; a voter that dies takes it along."""
             self.count("decided apart")
-            controller._raft.node.keep(asyncio.current_task())
+            raft, task = controller._raft, asyncio.current_task()
+            assert isinstance(raft, WatchedRaft)
+            assert task is not None
+            raft.node.keep(task)
             return await apart(controller, *given)
 
         patched.setattr(ActiveController, "_apart", counted)
@@ -339,7 +347,7 @@ class RequestWorld(ShellWorld):
         """Whoever knows of more than everybody before shows it to the rules."""
         while self.log.end < high_watermark:
             data = store.read(self.log.end, high_watermark, 1)
-            self.checked(lambda piece=data: self.log.committed(piece))
+            self.checked(partial(self.log.committed, data))
             assert peek(data).last_offset + 1 == self.log.end
 
     def failed(self, error: BaseException) -> None:
@@ -395,7 +403,8 @@ class RequestWorld(ShellWorld):
     async def run(self) -> None:
         for node in self.nodes.values():
             node.boot()
-        lives = [self.loop.create_task(each.live()) for each in (*self.brokers, self.administrator)]
+        clients: tuple[StandInBroker | Administrator, ...] = (*self.brokers, self.administrator)
+        lives = [self.loop.create_task(each.live()) for each in clients]
         for task in lives:
             task.add_done_callback(self._answered)
         while self.loop.time() < STORM_S and self.violation is None:

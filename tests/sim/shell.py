@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -443,7 +443,7 @@ class ShellWorld:
         self.violation: Violation | None = None
         self.healed = False
         self.operations = 0
-        self.nodes = {number: ShellNode(number, self) for number in VOTERS}
+        self.nodes: Mapping[int, ShellNode] = {number: ShellNode(number, self) for number in VOTERS}
         for act, path_of in (("dup", _of), ("pwrite", _of), ("fsync", _of), ("replace", lambda source, *_: source)):
             patched.setattr(os, act, self._refusing(act, getattr(os, act), path_of))
 

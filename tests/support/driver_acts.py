@@ -28,7 +28,8 @@ async def nothing() -> None: ...
 
 def only_parts(**known: Any) -> DriverParts:
     """For an act that uses no others."""
-    return DriverParts(**dict.fromkeys(each.name for each in fields(DriverParts)) | known)
+    parts: dict[str, Any] = {each.name: None for each in fields(DriverParts)}
+    return DriverParts(**parts | known)
 
 
 def with_parts(driver: Any, **parts: Any) -> Any:

@@ -33,12 +33,12 @@ from migrator.wire.messages.replication import (
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
+    FetchResponseSnapshotId,
     FetchSnapshotPartitionResult,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     FetchSnapshotTopicResult,
     FetchTopicResult,
-    WireSnapshotId,
 )
 from migrator.wire.schema import Message
 
@@ -119,7 +119,7 @@ class FetchStandIn:
         asked = request.topics[0].partitions[0]
         if self.snapshot is not None and asked.fetch_offset < self.snapshot[0].end_offset:
             snapshot, _ = self.snapshot
-            result = FetchPartitionResult(snapshot_id=WireSnapshotId(snapshot.end_offset, snapshot.epoch))
+            result = FetchPartitionResult(snapshot_id=FetchResponseSnapshotId(snapshot.end_offset, snapshot.epoch))
         else:
             found = next((each for each in self.batches if peek(each).base_offset >= asked.fetch_offset), b"")
             result = FetchPartitionResult(

@@ -43,6 +43,7 @@ class JavaStores:
     def _made(self, name: str, kind: str, suffix: str) -> Path:
         store = self._directory / f"{name}{suffix}"
         if not store.exists():
+            words: tuple[str, ...]
             words = ("-genkeypair", "-alias", name, "-keyalg", "EC", "-groupname", "secp256r1", "-validity", "2")
             self._keytool(*words, "-dname", f"CN={name}", "-ext", NAMES, "-storetype", kind, "-keystore", str(store))
             certificate = self._directory / f"{name}{suffix}.crt"
@@ -77,8 +78,8 @@ class SignedStores:
         self.trusted = directory / "trusted.jks"
         self._directory = directory
         words = ("-importcert", "-noprompt", "-alias", "authority", "-file", str(self.authority.trusted))
-        words = (*words, "-storetype", "JKS", "-keystore", str(self.trusted))
-        keytool(*words, "-storepass:env", "TRUST", TRUST=trust_password)
+        store = ("-storetype", "JKS", "-keystore", str(self.trusted))
+        keytool(*words, *store, "-storepass:env", "TRUST", TRUST=trust_password)
 
     def make(self, name: str, kind: str, password: str, key_password: str) -> SignedStore:
         """A new key and certificate for loopback. name: of the file. kind: JKS or PKCS12.
@@ -93,10 +94,10 @@ class SignedStores:
         if kind == "PKCS12":
             return SignedStore(kind, package, password, password, certificate)
         store = self._directory / f"{name}.jks"
-        words = ("-importkeystore", "-noprompt", "-srckeystore", str(package), "-srcstoretype", "PKCS12")
-        words = (*words, "-srcalias", "node", "-destkeystore", str(store), "-deststoretype", "JKS")
+        source = ("-importkeystore", "-noprompt", "-srckeystore", str(package), "-srcstoretype", "PKCS12")
+        target = ("-srcalias", "node", "-destkeystore", str(store), "-deststoretype", "JKS")
         passwords = ("-srcstorepass:env", "STORE", "-deststorepass:env", "STORE", "-destkeypass:env", "KEY")
-        keytool(*words, *passwords, STORE=password, KEY=key_password)
+        keytool(*source, *target, *passwords, STORE=password, KEY=key_password)
         package.unlink()
         return SignedStore(kind, store, password, key_password, certificate)
 

