@@ -129,4 +129,6 @@ def _difference_line(each: Difference) -> str:
     what = " ".join(filter(None, (each.family, each.key, each.field_)))
     if each.kind == "not read":
         return f"not read: {what}: {each.rule}"
+    if each.kind == "other in snapshot":
+        return f"{each.kind}: {what} log={each.log}; {each.rule}"
     return f"{each.kind}: {what} zookeeper={each.zookeeper} log={each.log}"
