@@ -3,14 +3,17 @@
 In:   `host:port[,host:port]` of controllers, how to speak to them, and which cluster they must be of.
 Out:  `log_of_quorum`: the directory, in Kafka's format, for as long as the context is open; then it is deleted.
 Elsewhere: reading and writing it (migrator/node/observer), what is compared (migrator/audit).
-Rule: raw records may hold secrets: the directory is its owner's alone.
+Rule: raw records may hold secrets: the directory is its owner's alone, and what a command that was killed left is
+deleted by the next one of the same user.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +25,9 @@ from migrator.node.config.properties import VoterAddress
 from migrator.node.observer.log_copy import LogFiles, followed_log
 from migrator.node.observer.log_reader import LogReader
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
+
+PREFIX: Final = "zk2kraft-log-"
+"""Behind it, in the name of a copy, the process that made it."""
 
 PATIENCE_S: Final = 10.0
 """So long no address may lead; an election is over sooner, and whoever mistyped an address waits for it."""
@@ -49,7 +55,8 @@ def log_of_quorum(
     Raises Z2K-4117 when no address leads, or when the log cannot be read to its end.
     """
     voters = voters_at(addresses)
-    with tempfile.TemporaryDirectory(prefix="zk2kraft-log-", dir=within) as temporary:
+    sweep(Path(within or tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as temporary:
         directory = Path(temporary)
         reader = LogReader(voters, cluster_id, LogFiles(directory), security, "zk2kraft-audit")
         with (
@@ -59,6 +66,25 @@ def log_of_quorum(
             if cluster_id is not None:  # every Fetch named it, and none was refused
                 (directory / "meta.properties").write_text(f"cluster.id={cluster_id}\n")
             yield QuorumLog(directory, lambda: portal.call(followed.confirm))
+
+
+def sweep(directory: Path) -> None:
+    """Delete what processes of this user that do not live any more left here."""
+    for left in directory.glob(f"{PREFIX}*-*"):
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+        with suppress(OSError):
+            if pid.isdecimal() and left.stat().st_uid == os.getuid() and not _lives(int(pid)):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def voters_at(addresses: str) -> Sequence[VoterAddress]:

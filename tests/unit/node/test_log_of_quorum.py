@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.findings.finding import FindingError
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.node.observer import log_copy
-from migrator.node.tools.log_of_quorum import log_of_quorum
+from migrator.node.tools.log_of_quorum import PREFIX, log_of_quorum
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import TopicRecord
@@ -118,3 +121,16 @@ def test_a_log_that_grows_with_every_answer_is_read_up_to_where_it_began() -> No
         leader.before_answer = grow
         with log_of_quorum(leader.address, None) as log:
             assert 2 <= plan_log(log.directory).offset < 20
+
+
+def test_what_a_killed_command_left_is_swept_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
+    """It may hold secrets in clear."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, lives = (tmp_path / f"{PREFIX}{pid}-x" for pid in (ended.pid, os.getppid()))
+    for each in (left, lives):
+        each.mkdir()
+        (each / "0.log").write_text("a password")
+    with a_controller(a_batch(0, "a")) as leader, log_of_quorum(leader.address, None, within=tmp_path):
+        assert not left.exists()
+        assert lives.exists()
