@@ -119,6 +119,17 @@ def log_dump(path: Path, as_json: AsJson = False) -> None:
     raise typer.Exit(controllers.dump_log(path, as_json=as_json))
 
 
+@log.command("check")
+def log_check(
+    directories: Annotated[list[Path], typer.Argument(help="metadata log directories of one quorum's voters")],
+    as_json: AsJson = False,
+) -> None:
+    """Check logs by themselves: checksums, epochs, snapshots, and whether voters agree. Exit: 0 well, 1 not."""
+    from api.commands import controllers
+
+    raise typer.Exit(controllers.check_logs(directories, as_json=as_json))
+
+
 @app.command()
 def check(
     zookeeper: ZooKeeper,

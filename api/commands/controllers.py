@@ -73,6 +73,27 @@ def dump_log(path: Path, *, as_json: bool) -> int:
     return 0
 
 
+def check_logs(directories: list[Path], *, as_json: bool) -> int:
+    """0: every log is whole and says what its snapshot says, and no two differ in what was committed."""
+    from migrator.audit.log_check import check_logs
+
+    found = check_logs(directories)
+    if as_json:
+        print_json(found)
+        return found.exit_code
+    for each in found.directories:
+        snapshot = "no snapshot" if each.snapshot < 0 else f"snapshot at offset {each.snapshot}"
+        later = f", {each.unknown} records of a later release" if each.unknown else ""
+        print(
+            f"{each.directory}: offsets {each.begins} to {each.end} of epoch {each.epoch}, {each.records} records, "
+            f"{snapshot}{later}: {'NOT WELL' if each.problems else 'well'}"
+        )
+        print("\n".join(f"  {problem}" for problem in each.problems), end="\n" if each.problems else "")
+    for line in (*found.disagreements, *(f"not committed, so no fault: {each}" for each in found.parted)):
+        print(line)
+    return found.exit_code
+
+
 def _document(offset: int, epoch: int, record: msgspec.Struct, version: int) -> dict[str, Any]:
     from migrator.audit.fingerprints import without_secrets
 

@@ -36,6 +36,22 @@ AUDIT_OUT_UNUSABLE = Finding(
     "it kept.",
 )
 
+LOG_NOT_WHOLE = Finding(
+    code="Z2K-5005",
+    says="The metadata log in {directory} is not what a controller should start on: {reason}.",
+    means="A controller that starts here would serve something else than the cluster agreed to.",
+    remedy="Do not start a controller on this directory. Check the directories of the other voters; if they are well "
+    "and agree, this one is replaced.",
+)
+
+LOGS_PART = Finding(
+    code="Z2K-5006",
+    says="The metadata logs in {directories} part: {reason}.",
+    means="What a quorum commits is the same in every voter's log. One of these was changed by hand, damaged in a way "
+    "that no checksum shows, or belongs to another quorum.",
+    remedy="Keep both directories. Check those of all voters together: the log that stands alone is the wrong one.",
+)
+
 AUDIT_ROWS_LOST = Finding(
     code="Z2K-2201",
     says="The audit lost rows: to {step}, it expected {expected} and has {found}.",

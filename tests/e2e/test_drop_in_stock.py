@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.audit.compare import STOCK_RUNS_AHEAD
+from migrator.audit.log_check import check_logs
 from migrator.controller.snapshot import records_of
 from migrator.lab.admin import never_connected
 from migrator.lab.classes import prepared
@@ -370,6 +371,8 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     stop_calmly(stock)
     assert assert_snapshots_match(laboratory, log, end, later_kafka) >= 1
     assert "made-by-a-later-kafka" in assert_read_alike(laboratory, log, later_kafka).facts().values()
+    (whole,) = check_logs([log]).directories
+    assert (whole.problems, whole.snapshot >= 0) == ([], True), "of ours, of 3.9 and of 4.0"
     assert_no_broker_broke(cluster)
 
 

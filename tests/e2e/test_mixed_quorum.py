@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from migrator.audit.log_check import check_logs
 from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
@@ -183,6 +184,8 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
         stock.start()
         stock.wait_ready()
         assert_same(cluster, leader.data)
+        of_all = check_logs([*(each.metadata_log for each in ours), stock.metadata_log])
+        assert of_all.exit_code == 0, of_all
 
         # Ours comes back on the directory that stock has used, and the cluster can go back to ZooKeeper.
         leader.ask("rollback")
