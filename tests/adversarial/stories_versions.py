@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -20,7 +21,9 @@ from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # 
 
 from migrator.findings.finding import FindingError
 from migrator.findings.service import DATABASE_UNUSABLE
+from migrator.lab import fleetctl
 from migrator.lab.classes import prepared
+from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk import paths
@@ -212,11 +215,37 @@ def upgraded_in_dual_write(laboratory: Laboratory, commit: str = LAST_WITH_SCHEM
     stage.assert_proven()
 
 
+class FleetOfAnEarlierTemplate(LabFleet):
+    """Its template is one of its operator's own, written for a release that proved no bytes; it stays as it is."""
+
+    def _template(self) -> dict[str, object]:
+        found = super()._template()
+        tell = 'case "$path" in *.properties) "$@" {} "$id" </dev/null >/dev/null;; esac; '
+        write = f"set -e; umask 077; path=$1; id=$2; shift 2; {tell.format('write')}"
+        write += 'new="$path.zk2kraft-new"; cat > "$new"; sync -- "$new"; mv -f -- "$new" "$path"; '
+        write += tell.format("written")
+        shell, control = ["/bin/sh", "-c"], [sys.executable, "-I", "-S", fleetctl.__file__, str(self._socket_path)]
+        acts = {
+            "read": {"argv": [*shell, 'test -e "$1" || exit 66; exec cat -- "$1"', "sh", "{path}"]},
+            "list": {"argv": [*shell, 'test -d "$1" || exit 66; exec ls -A -- "$1"', "sh", "{path}"]},
+            "write": {"argv": [*shell, write, "sh", "{path}", "{id}", *control]},
+        }
+        present = found["acts"]
+        assert isinstance(present, dict)
+        return {**found, "acts": {**present, **acts}}
+
+
+class RollOfEitherRelease(MixedStage):
+    """As it was before an upgrade, the operator's template too."""
+
+    fleet_of = FleetOfAnEarlierTemplate
+
+
 def upgraded_in_the_roll(laboratory: Laboratory, commit: str = LAST_WITH_SCHEMA_3) -> None:
     """The service of an earlier commit is killed in ROLLING_BROKERS, one broker whole and the next one under way. The
     present code goes on with its database to the end. Voters run the earlier code until stock takes their place.
     """
-    stage = MixedStage(laboratory, commit)
+    stage = RollOfEitherRelease(laboratory, commit)
     stage.to_dual_write()
     stage.change("before-the-roll")
     stage.advance("ROLLING_BROKERS")
