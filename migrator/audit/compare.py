@@ -161,6 +161,7 @@ class ExpectedDifferences:
                         behind then, not at a rollback: its own audit does not say that it is dual-write.
     ours_leads:         the active controller is ours. Under stock, versions of partition states run ahead; ours puts
                         them right when it leads again.
+    stands_still:       ZooKeeper has lacked something for so long that nothing is on its way any more (standstill.py).
     """
 
     producer_id_margin: int = 0
@@ -169,6 +170,7 @@ class ExpectedDifferences:
     read: str = ""
     in_dual_write: bool = False
     ours_leads: bool = True
+    stands_still: bool = False
 
     def excuses(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int) -> bool:
         """Whether ZooKeeper alone moved on: the key was written, or deleted, after the rehearsal was read, and the log

@@ -84,6 +84,8 @@ class LogStates:
         self.facts = LogFacts()
         self.other_in_snapshot: list[OtherInSnapshot] = []
         """What the newest snapshot beside the log says otherwise; filled by who reads both (run.py)."""
+        self.behind_ms = 0
+        """For how long ZooKeeper has lacked what `low` tells; filled by who reads both (run.py)."""
         self._low = low
         self._earlier: defaultdict[Key, list[KeyState]] = defaultdict(list)
         self._changed: dict[Key, int] = {}

@@ -43,6 +43,7 @@ from migrator.audit.normalise import (
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.rows import SideRow
 from migrator.audit.security_facts import SECURITY_FAMILIES
+from migrator.audit.standstill import STANDS_STILL_MS
 from migrator.audit.subjects import JudgedKey, fingerprinted_facts, fingerprinted_row, judge_subject, moved_keys
 from migrator.audit.zk_source import (
     Session,
@@ -133,6 +134,7 @@ def quick_audit(
     fingerprints = kept_facts(rules.read).fingerprints if rules.read else SecretFingerprints()
     mirrored = mirrored_position(session) if follows else NOWHERE
     log, position = read_log(mirrored.offset if follows else NO_OFFSET, mirrored)
+    rules = replace(rules, stands_still=log.behind_ms > STANDS_STILL_MS)
     read = time.monotonic()
     pending = SecondPass.of(log) if follows else None
     comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending)

@@ -27,6 +27,7 @@ from migrator.audit.log_source import CommittedRecords, read_planned
 from migrator.audit.log_states import NO_OFFSET, LogStates, OtherInSnapshot
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
+from migrator.audit.standstill import behind_ms
 from migrator.audit.zk_source import describe_tree
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
@@ -163,6 +164,7 @@ def _read_log(kraft: str, low: int, wanted: Position) -> tuple[LogStates, Positi
     plan = read_up_to(wanted, look, kraft)
     records = CommittedRecords()
     states = LogStates(max(low, begins_at(plan)))
+    states.behind_ms = 0 if low == NO_OFFSET else behind_ms(plan, low)
     beside = plan.beside_offset
     for record in read_planned(plan, records):
         if 0 <= beside < records.at:

@@ -177,5 +177,6 @@ def _judged_in_window(
         told = differences(family, key, zookeeper, moved.newest) if ahead else []
         if told:
             rule = lag(ahead, moved.offset)
-            outcome, found = KeyOutcome.EXPECTED, [msgspec.structs.replace(each, rule=rule) for each in told]
+            outcome = KeyOutcome.DIFFERENT if rules.stands_still else KeyOutcome.EXPECTED
+            found = [msgspec.structs.replace(each, rule=rule) for each in told]
     yield JudgedKey(family, key, outcome, found, *places)

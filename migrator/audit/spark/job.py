@@ -88,6 +88,7 @@ from migrator.audit.spark.sources import (
     ZkReading,
     plan_parts,
 )
+from migrator.audit.standstill import STANDS_STILL_MS, behind_ms
 from migrator.audit.zk_source import describe_tree, mirrored_position, topic_names
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
 from migrator.model.image import NOWHERE, Position
@@ -143,6 +144,7 @@ class ReplayManifest(msgspec.Struct):
     rows: list[int] = []
     windows: list[OffsetRange | None] = []
     beside: list[int] = []
+    stands_still: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +305,7 @@ class _Audit:
         """offsets: of a dual-write. What the log said while ZooKeeper was read is read behind it."""
         look = self._next_look()
         low = None if offsets is None else offsets.mirrored().offset
+        self.kept.stands_still = low is not None and behind_ms(log.plan, low) > STANDS_STILL_MS
         parts = plan_parts(names, min(self.kept.tasks, READERS_MAX))
         reader = PartReader(reading, parts, [*log.plan.splits, *log.plan.beside])
         self._note_beside(look, log.plan.beside_offset)
@@ -415,6 +418,7 @@ class _Audit:
             read=self.kept.read,
             in_dual_write=bool(self.kept.zk.get("dual_write")),
             ours_leads=bool(self.kept.zk.get("ours_leads", True)),
+            stands_still=self.kept.stands_still,
         )
         judge = SubjectJudge(rules, look.window, look.beside)
         verdicts = together(wanted, self.kept.tasks).mapInArrow(judge, JUDGED_SCHEMA)
