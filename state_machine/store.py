@@ -75,7 +75,9 @@ LEVELS: Final = "levels"
 ZOOKEEPER_END: Final = "zookeeper end"
 ZNODES: Final = "znodes"
 LEFT_OUT: Final = "left out"
-"""Kinds of documents about a migration, one row each. A snapshot has all that there are."""
+"""Kinds of documents about a migration, one row each. A snapshot has all that there are but those of restarts."""
+OF_A_RESTART: Final = "restart "
+"""How the kinds of evidence of one restart begin: many, and large; the report reads them (road/restart_evidence.py)."""
 PENDING: Final = ("recorded", "accepted")
 
 
@@ -91,6 +93,7 @@ _LAST_OBSERVATION_AND_CHECK: Final = select(ObservationRow).where(
 _OTHER_DOCUMENTS: Final = select(ObservationRow).where(
     ObservationRow.migration_id == _MIGRATION,
     ObservationRow.kind.not_in((OBSERVATION, CHECK)),
+    ~ObservationRow.kind.startswith(OF_A_RESTART),
 )
 _CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == _MIGRATION)
 _PENDING_OPERATIONS: Final = (

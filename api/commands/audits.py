@@ -6,7 +6,7 @@ In:   what the command line read. Out: an exit code, and text or JSON on standar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -38,7 +38,7 @@ def audit(
 ) -> int:
     """sessions: of the warm audit process; None: a Spark session for this audit alone."""
     from migrator.audit.compare import table, unread_report
-    from migrator.audit.run import run_audit
+    from migrator.audit.run import empty_directory, keep_report, run_audit
 
     try:
         passwords = encoder_settings(controller)
@@ -52,10 +52,14 @@ def audit(
                 allow_moved=allow_moved,
                 passwords=passwords,
                 sessions=sessions,
+                confirm=log.confirm,
             )
-            log.confirm()
     except FindingError as error:
         report = unread_report(error, engine, {"total": 0.0})
+        with suppress(FindingError):  # what an earlier audit kept is never written over
+            if out is not None:
+                empty_directory(out)
+                keep_report(report, out)
     if as_json:
         print_json(report)
     else:

@@ -83,7 +83,7 @@ def check_logs(directories: list[Path], *, as_json: bool) -> int:
         return found.exit_code
     for each in found.directories:
         snapshot = "no snapshot" if each.snapshot < 0 else f"snapshot at offset {each.snapshot}"
-        later = f", {each.unknown} records of a later release" if each.unknown else ""
+        later = f", {each.unknown} records of a later release: its snapshot was not compared" if each.unknown else ""
         print(
             f"{each.directory}: offsets {each.begins} to {each.end} of epoch {each.epoch}, {each.records} records, "
             f"{snapshot}{later}: {'NOT WELL' if each.problems else 'well'}"

@@ -30,15 +30,18 @@ def read_snapshot(plan: LogPlan) -> LogFacts:
 
 
 def facts_by_key(facts: LogFacts) -> dict[Key, Facts]:
-    return {(family, key): dict(found) for family, key, found in facts.rows()}
+    """Not copied: of use until the next record is applied."""
+    return {(family, key): found for family, key, found in facts.rows()}
 
 
 def others_in_snapshot(
     snapshot: Mapping[Key, Facts], log: Mapping[Key, Facts], offset: int
 ) -> Iterator[OtherInSnapshot]:
     for key in sorted({*snapshot, *log}):
-        if snapshot.get(key) != log.get(key):
-            yield OtherInSnapshot(*key, snapshot.get(key), log.get(key), offset)
+        in_snapshot, in_log = snapshot.get(key), log.get(key)
+        if in_snapshot != in_log:
+            first, second = (None if each is None else dict(each) for each in (in_snapshot, in_log))
+            yield OtherInSnapshot(*key, first, second, offset)
 
 
 def told(found: OtherInSnapshot) -> list[Difference]:

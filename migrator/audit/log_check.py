@@ -3,31 +3,35 @@
 In:   directories of controllers, ours or stock's, while they run or after. Nothing is written, no ZooKeeper is asked.
 Out:  a `LogCheck`: of each directory what it covers and what is wrong with it, and where two of them part.
 Elsewhere: the log compared with ZooKeeper (run.py), the plan of a directory (log_plan.py), its snapshot (beside.py).
-Rules: what is covered by a snapshot of anybody was committed, so no two logs may part there. Behind it, a follower that
-was cut off may have records that were never committed: that two logs part there, in different epochs, is told and no
-fault. The same offset in the same epoch with other bytes is a fault anywhere.
+Rules: a snapshot stands for committed records of the log that it lies beside. So two logs that both have one of an
+offset may not part there. Elsewhere a voter that was cut off may have records that were never committed, and cuts them
+off when it comes back: that two logs part there, in different epochs, is told and no fault. The same offset in the same
+epoch with other bytes is a fault anywhere.
 A log of a later Kafka has records that are not known here: they are counted, and what they say is not compared.
 Source: KIP-595 (log matching), KIP-630 (snapshots), KIP-868 (transactions); Kafka 3.9 and 4.x formats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot
-from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, plan_log, read_split
+from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, LogSplit, begins_at, bytes_of, plan_log
 from migrator.audit.log_source import CommittedRecords
-from migrator.audit.log_states import Key
-from migrator.audit.normalise import Facts, LogFacts
+from migrator.audit.normalise import LogFacts
 from migrator.findings.audit import LOG_NOT_WHOLE, LOGS_PART
 from migrator.findings.finding import FindingError
-from migrator.wire.batch import Batch, peek
+from migrator.wire.batch import Batch, peek, read_batches
+from migrator.wire.batch_header import BatchHeader
 from migrator.wire.records import decode_record
+from migrator.wire.schema import Message
 
 OTHERS_TOLD: Final = 10
 """Keys of a snapshot that are named one by one."""
@@ -36,7 +40,8 @@ OTHERS_TOLD: Final = 10
 class DirectoryCheck(msgspec.Struct):
     """begins: the first offset that the directory has record by record. end: the last one; -1 without any.
 
-    snapshot: the last offset that its newest snapshot stands for; -1 without one. unknown: records of a later release.
+    snapshot: the last offset that its newest snapshot stands for; -1 without one. unknown: records of a later release,
+    with which the snapshot is not compared.
     """
 
     directory: str
@@ -62,27 +67,38 @@ class LogCheck(msgspec.Struct):
         return int(bool(self.disagreements) or any(each.problems for each in self.directories))
 
 
-class _Place(NamedTuple):
-    """A batch: where it ends, and what makes it itself."""
+@dataclass(slots=True)
+class _Batches:
+    """Those of a log without its snapshot, in order: a gigabyte of log has millions."""
 
-    last: int
-    epoch: int
-    crc: int
+    first: array[int] = field(default_factory=lambda: array("q"))
+    last: array[int] = field(default_factory=lambda: array("q"))
+    epoch: array[int] = field(default_factory=lambda: array("q"))
+    crc: array[int] = field(default_factory=lambda: array("Q"))
+
+    def note(self, header: BatchHeader) -> None:
+        self.first.append(header.base_offset)
+        self.last.append(header.last_offset)
+        self.epoch.append(header.leader_epoch)
+        self.crc.append(header.crc)
 
 
-class _Checked(NamedTuple):
+@dataclass(slots=True)
+class _Checked:
     found: DirectoryCheck
-    batches: dict[int, _Place]
-    """Of the log, by base offset; without those of snapshots."""
+    batches: _Batches = field(default_factory=_Batches)
+
+    def covers(self, offset: int) -> bool:
+        """Whether its own snapshot says that this was committed."""
+        return offset <= self.found.snapshot
 
 
 def check_logs(directories: Sequence[Path]) -> LogCheck:
     """Never raises for what is wrong with a log: that is the answer."""
     checked = [_check(each) for each in directories]
     told = LogCheck([each.found for each in checked])
-    committed = max((each.found.snapshot for each in checked), default=-1)
     for one, other in combinations(checked, 2):
-        _agree(one, other, committed, told)
+        _agree(one, other, told)
     return told
 
 
@@ -90,16 +106,22 @@ def check_logs(directories: Sequence[Path]) -> LogCheck:
 
 
 def _check(directory: Path) -> _Checked:
-    checked = _Checked(DirectoryCheck(str(directory)), {})
-    found = checked.found
-    try:
-        plan = plan_log(directory)
-        found.end, found.epoch, found.records = plan.offset, plan.epoch, plan.records
-        found.begins, found.snapshot = begins_at(plan) + 1, max(begins_at(plan), plan.beside_offset)
-        _Reading(checked).read(plan)
-    except FindingError as error:
-        found.problems.append(str(error))
-    return checked
+    """A controller that runs deletes old files: a directory that lost one meanwhile is read again."""
+    tries = TRIMMED_MEANWHILE
+    while True:
+        checked = _Checked(DirectoryCheck(str(directory)))
+        found = checked.found
+        try:
+            plan = plan_log(directory)
+            found.end, found.epoch, found.records = plan.offset, plan.epoch, plan.records
+            found.begins, found.snapshot = begins_at(plan) + 1, max(begins_at(plan), plan.beside_offset)
+            _Reading(checked).read(plan)
+        except FindingError as error:
+            tries -= 1
+            if isinstance(error.__cause__, FileNotFoundError) and tries >= 0:
+                continue
+            found.problems.append(str(error))
+        return checked
 
 
 class _Reading:
@@ -113,54 +135,54 @@ class _Reading:
     def read(self, plan: LogPlan) -> None:
         """Raises what ends a reading: bytes that are none of a batch, transactions out of turn, contradictions."""
         facts, records = LogFacts(), CommittedRecords()
-        before = None
+        compared_at = plan.beside_offset
+        if begins_at(plan) >= 0:
+            self._epoch = plan.epochs[0].epoch
         for split in plan.splits:
-            self._note_places(split)
-            for batch in read_split(split):
-                if 0 <= plan.beside_offset < batch.base_offset and split.snapshot_offset < 0 and before is None:
-                    before = facts_by_key(facts)
-                self._take(batch, facts, records, split)
-        if plan.beside:
-            self._compare(plan, facts_by_key(facts) if before is None else before)
+            records.snapshot_offset = split.snapshot_offset
+            for batch in self._batches_of(split):
+                for record in self._records(batch, records):
+                    if 0 <= compared_at < records.at:
+                        self._compare(plan, facts)
+                        compared_at = -1
+                    if not self._found.unknown:
+                        facts.apply(record)
+        if compared_at >= 0:
+            self._compare(plan, facts)
 
-    def _note_places(self, split: LogSplit) -> None:
-        """Headers alone; of the log, not of its snapshot."""
-        if split.snapshot_offset >= 0:
-            return
-        with open(split.file, "rb") as file:
-            file.seek(split.start)
-            data = file.read(split.end - split.start)
-        position = 0
-        while position < len(data):
+    def _batches_of(self, split: LogSplit) -> Iterator[Batch]:
+        data, position = bytes_of(split), 0
+        while split.snapshot_offset < 0 and position < len(data):
             header = peek(data, position)
-            self._batches[header.base_offset] = _Place(header.last_offset, header.leader_epoch, header.crc)
+            self._batches.note(header)
             position += header.size
             if header.leader_epoch < self._epoch:
-                reason = f"epoch {header.leader_epoch} follows epoch {self._epoch} at offset {header.base_offset}"
-                self._note(reason)
+                self._note(f"epoch {header.leader_epoch} follows epoch {self._epoch} at offset {header.base_offset}")
             self._epoch = max(self._epoch, header.leader_epoch)
+        yield from read_batches(data)
 
-    def _take(self, batch: Batch, facts: LogFacts, records: CommittedRecords, split: LogSplit) -> None:
-        """A record that is not known takes nothing from what the others say."""
-        unknown = sum(not _is_known(value) for value in batch.values)
-        self._found.unknown += unknown
-        records.snapshot_offset = split.snapshot_offset
-        if not unknown:
-            for record in records.take(batch):
-                facts.apply(record)
+    def _records(self, batch: Batch, records: CommittedRecords) -> Iterator[Message]:
+        """Those that count, as far as they are known."""
+        for offset, value in enumerate(batch.values, batch.base_offset):
+            try:
+                record = decode_record(value)
+            except FindingError:
+                self._found.unknown += 1
+                continue
+            yield from records.take_one(offset, record)
 
-    def _compare(self, plan: LogPlan, log: Mapping[Key, Facts]) -> None:
-        facts = LogFacts()
-        unknown = self._found.unknown
+    def _compare(self, plan: LogPlan, log: LogFacts) -> None:
+        facts, records = LogFacts(), CommittedRecords()
         for split in plan.beside:
-            for batch in read_split(split):
-                self._take(batch, facts, CommittedRecords(), split)
-        if unknown or self._found.unknown:
+            for batch in read_batches(bytes_of(split)):
+                for record in self._records(batch, records):
+                    if not self._found.unknown:
+                        facts.apply(record)
+        if self._found.unknown:
             return  # of a later release: what they say is not known
-        others = list(others_in_snapshot(facts_by_key(facts), log, plan.beside_offset))
+        others = list(others_in_snapshot(facts_by_key(facts), facts_by_key(log), plan.beside_offset))
         for each in others[:OTHERS_TOLD]:
-            reason = f"its snapshot at offset {each.offset} says otherwise of {each.family} {each.key}"
-            self._note(reason)
+            self._note(f"its snapshot at offset {each.offset} says otherwise of {each.family} {each.key}")
         if len(others) > OTHERS_TOLD:
             self._note(f"its snapshot says otherwise of {len(others)} keys in all")
 
@@ -168,30 +190,44 @@ class _Reading:
         self._found.problems.append(str(LOG_NOT_WHOLE.error(directory=self._found.directory, reason=reason)))
 
 
-def _is_known(value: bytes) -> bool:
-    try:
-        decode_record(value)
-    except FindingError:
-        return False
-    return True
-
-
 # --- voters ----------------------------------------------------------------------------------------------------
 
 
-def _agree(one: _Checked, other: _Checked, committed: int, told: LogCheck) -> None:
+def _agree(one: _Checked, other: _Checked, told: LogCheck) -> None:
     """The first place where two logs have something else."""
-    for offset in sorted(one.batches.keys() & other.batches.keys()):
-        left, right = one.batches[offset], other.batches[offset]
-        if left == right:
+    places = f"{one.found.directory} and {other.found.directory}"
+    a, b = one.batches, other.batches
+    common = 0
+    for left, right in _in_both(a, b):
+        common += 1
+        if (a.last[left], a.epoch[left], a.crc[left]) == (b.last[right], b.epoch[right], b.crc[right]):
             continue
-        places = f"{one.found.directory} and {other.found.directory}"
-        if left.epoch == right.epoch:
-            reason = f"offset {offset} of epoch {left.epoch} is not the same in both"
-        elif offset <= committed:
-            reason = f"offset {offset} is of epoch {left.epoch} and {right.epoch}, and a snapshot stands for it"
+        offset, epochs = a.first[left], (a.epoch[left], b.epoch[right])
+        if epochs[0] == epochs[1]:
+            reason = f"offset {offset} of epoch {epochs[0]} is not the same in both"
+        elif one.covers(offset) and other.covers(offset):
+            reason = f"offset {offset} is of epoch {epochs[0]} and {epochs[1]}, and a snapshot of each stands for it"
         else:
-            told.parted.append(f"{places}: from offset {offset} on, epoch {left.epoch} and {right.epoch}")
+            told.parted.append(f"{places}: from offset {offset} on, epoch {epochs[0]} and {epochs[1]}")
             return
         told.disagreements.append(str(LOGS_PART.error(directories=places, reason=reason)))
         return
+    if not common and _overlap(a, b):
+        reason = "they have the same offsets, and no batch begins at the same one"
+        told.disagreements.append(str(LOGS_PART.error(directories=places, reason=reason)))
+
+
+def _in_both(one: _Batches, other: _Batches) -> Iterator[tuple[int, int]]:
+    """Places of batches that begin at the same offset."""
+    left = right = 0
+    while left < len(one.first) and right < len(other.first):
+        difference = one.first[left] - other.first[right]
+        if difference == 0:
+            yield left, right
+        left, right = left + (difference <= 0), right + (difference >= 0)
+
+
+def _overlap(one: _Batches, other: _Batches) -> bool:
+    if not one.first or not other.first:
+        return False
+    return max(one.first[0], other.first[0]) <= min(one.last[-1], other.last[-1])

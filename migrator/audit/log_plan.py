@@ -32,6 +32,9 @@ from migrator.wire.messages.control_records import SnapshotFooterRecord
 SPLIT_BYTES: Final = 4 << 20
 """About 40,000 records of a copy: a task of a second or less, and what it holds in memory."""
 
+TRIMMED_MEANWHILE: Final = 3
+"""How often a directory is read again that lost a file meanwhile."""
+
 MAGIC: Final = b"\x02"
 MAGIC_AT: Final = 16
 """Behind base offset, length and leader epoch."""
@@ -120,10 +123,10 @@ def _beside(snapshot: Path, log: _Walk) -> tuple[LogSplit, ...]:
     """A snapshot of records that the log has too."""
     walk = _Walk(log.split_bytes)
     walk.snapshot(snapshot)
-    if walk.offset > log.offset:
+    if (walk.epoch, walk.offset) > (log.epoch, log.offset):  # as `KafkaMetadataLog.truncateToLatestSnapshot` asks
         reason = (
-            f"it stands for records up to offset {walk.offset}, and the log ends at {log.offset}: a controller that "
-            "starts here deletes that log"
+            f"it stands for records up to offset {walk.offset} of epoch {walk.epoch}, and the log ends at {log.offset} "
+            f"of epoch {log.epoch}: a controller that starts here deletes that log"
         )
         raise AUDIT_CANNOT_READ.error(what=str(snapshot), reason=reason)
     return tuple(msgspec.structs.replace(each, beside=True) for each in walk.splits)
@@ -150,15 +153,24 @@ def begins_at(plan: LogPlan) -> int:
 
 def read_split(split: LogSplit) -> Iterator[Batch]:
     """The batches of a split, each with its checksum verified."""
+    data = bytes_of(split)
+    try:
+        yield from read_batches(data)
+    except FindingError as error:
+        raise _unreadable(Path(split.file), error, split.start) from error
+
+
+def bytes_of(split: LogSplit) -> bytes:
+    """Raises Z2K-5001, with what the system said as its cause."""
     try:
         with open(split.file, "rb") as file:
             file.seek(split.start)
             data = file.read(split.end - split.start)
-        if len(data) < split.end - split.start:
-            raise AUDIT_CANNOT_READ.error(what=split.file, reason="it became shorter while it was read")
-        yield from read_batches(data)
-    except (OSError, FindingError) as error:
+    except OSError as error:
         raise _unreadable(Path(split.file), error, split.start) from error
+    if len(data) < split.end - split.start:
+        raise AUDIT_CANNOT_READ.error(what=split.file, reason="it became shorter while it was read")
+    return data
 
 
 class _Walk:

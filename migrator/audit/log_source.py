@@ -41,14 +41,18 @@ class CommittedRecords:
 
     def take(self, batch: Batch) -> Iterator[Message]:
         for offset, record in records_of(batch):
-            self.at = offset if self.snapshot_offset < 0 else self.snapshot_offset
-            if isinstance(record, MARKERS):
-                yield from self._mark(record, offset)
-            elif self._open is not None:
-                self._open.append(record)
-            else:
-                yield record
+            yield from self.take_one(offset, record)
         self.offset, self.epoch = batch.last_offset, batch.leader_epoch
+
+    def take_one(self, offset: int, record: Message) -> Iterator[Message]:
+        """As `take`, of one record: yields what counts now."""
+        self.at = offset if self.snapshot_offset < 0 else self.snapshot_offset
+        if isinstance(record, MARKERS):
+            yield from self._mark(record, offset)
+        elif self._open is not None:
+            self._open.append(record)
+        else:
+            yield record
 
     def _mark(self, marker: Message, offset: int) -> Iterable[Message]:
         _refuse_out_of_turn(type(marker).__name__, offset, is_open=self._open is not None)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,7 @@ from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences,
 from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
-from migrator.audit.log_plan import LogPlan, begins_at, plan_log
+from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, begins_at, plan_log
 from migrator.audit.log_source import CommittedRecords, read_planned
 from migrator.audit.log_states import NO_OFFSET, LogStates, OtherInSnapshot
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
@@ -37,9 +37,6 @@ from migrator.zk.session import ZkSession
 
 REHEARSAL = "zk2kraft-rehearsal"
 """The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""
-
-TRIMMED_MEANWHILE: Final = 3
-"""How often a directory is read again that lost a file meanwhile."""
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 """What becomes of `s3a://bucket/name` as a path."""
@@ -58,12 +55,14 @@ def run_audit(
     allow_moved: bool = False,
     passwords: EncoderSecrets | None = None,
     sessions: Any = None,
+    confirm: Callable[[], None] | None = None,
 ) -> AuditReport:
     """kraft: a metadata log directory; it may grow meanwhile. out: must not hold anything.
 
     allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
     passwords:   the brokers' settings; None: a broker with a password in ZooKeeper is not read.
     sessions:    `spark_job.Sessions`; None: the spark engine starts a session for this audit alone.
+    confirm:     raises when `kraft` was not what it should be for as long as the audit ran.
     """
     started = time.monotonic()
     try:
@@ -73,13 +72,19 @@ def run_audit(
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY, read="")
         report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords, sessions), kraft)
+        if confirm is not None:
+            confirm()
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
         if error.code == AUDIT_OUT_UNUSABLE.code:
             return report
     if out is not None:
-        (out / REPORT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(report)))
+        keep_report(report, out)
     return report
+
+
+def keep_report(report: AuditReport, out: Path) -> None:
+    (out / REPORT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(report)))
 
 
 def _run(
@@ -115,7 +120,7 @@ def _quick(zookeeper: str, kraft: str, rules: ExpectedDifferences, passwords: En
         refuse_foreign_log(tree, kraft)
         return quick_audit(
             session,
-            partial(read_log, kraft),
+            _Reading(kraft),
             rules=replace(rules, in_dual_write=tree["dual_write"], ours_leads=tree["ours_leads"]),
             limits=CONSIDERATE,
             zk=tree,
@@ -137,24 +142,39 @@ def empty_directory(directory: Path) -> None:
         raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=words_of(error)) from error
 
 
-def read_log(kraft: str, low: int = NO_OFFSET, wanted: Position = NOWHERE) -> tuple[LogStates, Position]:
+class _Reading:
+    """Readings of one log, one behind the other. The snapshot beside it never changes: the first one compares it."""
+
+    def __init__(self, kraft: str) -> None:
+        self._kraft = kraft
+        self._first = True
+
+    def __call__(self, low: int = NO_OFFSET, wanted: Position = NOWHERE) -> tuple[LogStates, Position]:
+        first, self._first = self._first, False
+        return read_log(self._kraft, low, wanted, beside=first)
+
+
+def read_log(
+    kraft: str, low: int = NO_OFFSET, wanted: Position = NOWHERE, *, beside: bool = True
+) -> tuple[LogStates, Position]:
     """What the log says, and the position up to which it goes.
 
     low:    what keys said since this offset is kept too. Of a snapshot only what it says at its end.
     wanted: what the log has to have; it is waited for (catching_up.py).
+    beside: compare the newest snapshot beside it, too (beside.py).
 
     A controller that runs deletes old snapshots and segments: a directory that lost a file meanwhile is read again.
     """
     for _ in range(TRIMMED_MEANWHILE):
         try:
-            return _read_log(kraft, low, wanted)
+            return _read_log(kraft, low, wanted, beside=beside)
         except FindingError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-    return _read_log(kraft, low, wanted)
+    return _read_log(kraft, low, wanted, beside=beside)
 
 
-def _read_log(kraft: str, low: int, wanted: Position) -> tuple[LogStates, Position]:
+def _read_log(kraft: str, low: int, wanted: Position, *, beside: bool) -> tuple[LogStates, Position]:
     """Only headers are read until it has what is wanted."""
 
     def look() -> tuple[LogPlan, Position]:
@@ -165,12 +185,12 @@ def _read_log(kraft: str, low: int, wanted: Position) -> tuple[LogStates, Positi
     records = CommittedRecords()
     states = LogStates(max(low, begins_at(plan)))
     states.behind_ms = 0 if low == NO_OFFSET else behind_ms(plan, low)
-    beside = plan.beside_offset
+    compared_at = plan.beside_offset if beside else -1
     for record in read_planned(plan, records):
-        if 0 <= beside < records.at:
-            states.other_in_snapshot, beside = _other_in_snapshot(plan, states), -1
+        if 0 <= compared_at < records.at:
+            states.other_in_snapshot, compared_at = _other_in_snapshot(plan, states), -1
         states.take(records.at, record)
-    if beside >= 0:
+    if compared_at >= 0:
         states.other_in_snapshot = _other_in_snapshot(plan, states)
     return states, Position(records.epoch, records.offset)
 

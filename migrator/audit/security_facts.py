@@ -81,7 +81,9 @@ Facts = dict[str, Any]
 
 
 class _EntityJson(msgspec.Struct):
-    config: dict[str, str]
+    """Without `config` there is none, as for Kafka."""
+
+    config: dict[str, str] = {}
 
 
 class _AclJson(msgspec.Struct):

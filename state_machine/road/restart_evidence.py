@@ -17,9 +17,9 @@ from sqlalchemy.orm import Session
 
 from migrator.fleet.render import Rendered
 from migrator.model.verdict import Verdict
+from state_machine.store import OF_A_RESTART
 from state_machine.tables import ObservationRow
 
-PREFIX: Final = "restart "
 DIFF_LINES_MAX: Final = 400
 """Of one file; more is a file that was replaced, and its checksums say so."""
 
@@ -69,7 +69,7 @@ def add_evidence(
     session: Session, migration_id: int, roll: str, node_id: int, fields: Mapping[str, Any], at: float
 ) -> None:
     """Keep what held at a restart, in the transaction of the step that it belongs to."""
-    kind = f"{PREFIX}{roll} {node_id}"
+    kind = f"{OF_A_RESTART}{roll} {node_id}"
     row = session.get(ObservationRow, (migration_id, kind))
     if row is None:
         session.add(ObservationRow(migration_id=migration_id, kind=kind, at=at, document=dict(fields)))
@@ -80,10 +80,10 @@ def add_evidence(
 def restart_documents(session: Session, migration_id: int) -> dict[tuple[str, int], RestartDocument]:
     """What was kept of each restart, by roll and node id."""
     query = select(ObservationRow).where(
-        ObservationRow.migration_id == migration_id, ObservationRow.kind.startswith(PREFIX)
+        ObservationRow.migration_id == migration_id, ObservationRow.kind.startswith(OF_A_RESTART)
     )
     found = {}
     for row in session.scalars(query):
-        roll, _, node = row.kind.removeprefix(PREFIX).rpartition(" ")
+        roll, _, node = row.kind.removeprefix(OF_A_RESTART).rpartition(" ")
         found[roll, int(node)] = msgspec.convert(row.document, RestartDocument)
     return found

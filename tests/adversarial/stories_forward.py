@@ -168,6 +168,7 @@ def by_command_line(laboratory: Laboratory) -> None:
     service = stage.service
     assert isinstance(service, WaitingCommands)
     stage.to_dual_write()
+    service.wait_gate(stage.migration, "ROLLING_BROKERS")
     for words, expected in (
         (("status",), 0),
         (("gates",), 0),

@@ -51,14 +51,16 @@ class LogFiles:
     def begin(self) -> None:
         """What was written is not of this log any more."""
         self._segment = None
-        for each in (*self._directory.glob("*.log"), *self._directory.glob("*.checkpoint")):
+        for each in (*self._directory.glob("*.log"), *self._directory.glob("*.checkpoint*")):
             each.unlink()
 
     def snapshot(self, content: bytes, snapshot: SnapshotId) -> None:
         """It takes the place of all that was written before."""
         self.begin()
         name = f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
-        (self._directory / name).write_bytes(content)
+        part = self._directory / f"{name}.part"
+        part.write_bytes(content)
+        part.replace(self._directory / name)
 
     def batches(self, data: bytes) -> None:
         """data: whole batches that follow on what was written before. All of it is written, or nothing (OSError)."""

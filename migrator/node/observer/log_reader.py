@@ -21,6 +21,7 @@ from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import TornBatchError, peek
+from migrator.wire.generate import SomeMessage
 from migrator.wire.messages.raft import (
     DescribeQuorumPartition,
     DescribeQuorumPartitionResult,
@@ -40,6 +41,7 @@ from migrator.wire.messages.replication import (
     FetchTopic,
     WireSnapshotId,
 )
+from migrator.wire.schema import Message
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
@@ -53,6 +55,8 @@ FETCH_BYTES_MAX: Final = 8 << 20
 """The largest batch that this log can have: one fetch always gets on."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
 ANSWER_S: Final = 2.0
+PIECE_S: Final = 15.0
+"""For a whole piece of the log, which may have `FETCH_BYTES_MAX`: over a slow link that takes its time."""
 ON_A_THREAD_BYTES: Final = 1 << 16
 
 
@@ -115,6 +119,8 @@ class LogReader:
         When the leader has no more to give, it returns early: `end` is below the high watermark of the answer.
         """
         quorum = await self.describe()
+        if quorum.high_watermark < 0:
+            raise OSError(f"controller {quorum.leader_id} has just been elected and does not know what is committed")
         leader = self.connections[quorum.leader_id if self._leader is None else self._leader]
         while self.end < quorum.high_watermark:
             answer = await self._fetch(leader, quorum)
@@ -179,12 +185,21 @@ class LogReader:
         )
         topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
         request = FetchRequest(cluster_id=self._cluster_id, replica_id=-1, max_wait_ms=0, topics=(topic,))
-        answer = await leader.ask(request, FETCH_VERSION, FetchResponse, ANSWER_S)
+        answer = await self._piece(leader, request, FETCH_VERSION, FetchResponse)
         if answer.error_code == INCONSISTENT_CLUSTER_ID:
             raise OSError(f"controller {quorum.leader_id} belongs to another cluster than {self._cluster_id}")
         if answer.error_code or not answer.responses or not answer.responses[0].partitions:
             raise OSError(f"controller {quorum.leader_id} answers Fetch with error {answer.error_code}")
         return answer.responses[0].partitions[0]
+
+    @staticmethod
+    async def _piece(
+        leader: BrokerConnection, request: Message, version: int, response: type[SomeMessage]
+    ) -> SomeMessage:
+        try:
+            return await leader.ask(request, version, response, PIECE_S)
+        except TimeoutError as error:  # this answer's, not that of a whole look
+            raise OSError(f"a piece of the log did not arrive within {PIECE_S:.0f} s") from error
 
     async def _take(self, data: bytes, high_watermark: int) -> bool:
         """Hand on the committed batches of `data`; False when there is none."""
@@ -233,7 +248,7 @@ class LogReader:
                     max_bytes=FETCH_BYTES_MAX,
                     topics=(FetchSnapshotTopic(METADATA_TOPIC, (part,)),),
                 )
-                answer = await leader.ask(request, SNAPSHOT_VERSION, FetchSnapshotResponse, ANSWER_S)
+                answer = await self._piece(leader, request, SNAPSHOT_VERSION, FetchSnapshotResponse)
                 if answer.error_code or not answer.topics or not answer.topics[0].partitions:
                     raise OSError(f"FetchSnapshot is answered with error {answer.error_code}")
                 piece = answer.topics[0].partitions[0]

@@ -9,6 +9,7 @@ deleted by the next one of the same user.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -27,7 +28,7 @@ from migrator.node.observer.log_reader import LogReader
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 
 PREFIX: Final = "zk2kraft-log-"
-"""Behind it, in the name of a copy, the process that made it."""
+LOCK: Final = "held"
 
 PATIENCE_S: Final = 10.0
 """So long no address may lead; an election is over sooner, and whoever mistyped an address waits for it."""
@@ -56,8 +57,7 @@ def log_of_quorum(
     """
     voters = voters_at(addresses)
     sweep(Path(within or tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as temporary:
-        directory = Path(temporary)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=within) as temporary, _held(Path(temporary)) as directory:
         reader = LogReader(voters, cluster_id, LogFiles(directory), security, "zk2kraft-audit")
         with (
             start_blocking_portal() as portal,
@@ -68,23 +68,22 @@ def log_of_quorum(
             yield QuorumLog(directory, lambda: portal.call(followed.confirm))
 
 
+@contextmanager
+def _held(directory: Path) -> Iterator[Path]:
+    """A lock says that its process lives, on whatever host."""
+    with open(directory / LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield directory
+
+
 def sweep(directory: Path) -> None:
-    """Delete what processes of this user that do not live any more left here."""
-    for left in directory.glob(f"{PREFIX}*-*"):
-        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+    """Delete copies of this user that no process holds any more. One that cannot be locked is left."""
+    for left in directory.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if pid.isdecimal() and left.stat().st_uid == os.getuid() and not _lives(int(pid)):
-                shutil.rmtree(left, ignore_errors=True)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+            if left.stat().st_uid == os.getuid():
+                with open(left / LOCK) as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(left, ignore_errors=True)
 
 
 def voters_at(addresses: str) -> Sequence[VoterAddress]:

@@ -6,11 +6,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from api import cli
+from migrator.audit import log_check
 from migrator.audit.log_check import LogCheck, check_logs
+from migrator.audit.log_plan import LogPlan, plan_log
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import build_batch
@@ -131,12 +134,64 @@ def test_a_tail_that_was_never_committed_is_no_fault_and_is_told(voters: list[Vo
     assert "from offset 4 on, epoch 2 and 3" in found.parted[0]
 
 
-def test_what_a_snapshot_of_anybody_stands_for_was_committed(voters: list[Voter]) -> None:
+def test_what_snapshots_of_both_stand_for_was_committed(voters: list[Voter]) -> None:
+    """One alone is no proof: a voter that was down while the others went on still has its tail of before."""
     voters[0].write(topic("d"), epoch=2)
     voters[1].write(topic("e"), epoch=3)
     voters[1].snapshot(topic("a"), retention("1000"), *map(topic, "bce"), epoch=3)
+    assert check(*voters).exit_code == 0
+    voters[0].snapshot(topic("a"), retention("1000"), *map(topic, "bcd"), epoch=2)
     (told,) = check(*voters).disagreements
-    assert "offset 4 is of epoch 2 and 3, and a snapshot stands for it" in told
+    assert "offset 4 is of epoch 2 and 3, and a snapshot of each stands for it" in told
+
+
+def test_a_record_that_is_not_known_takes_no_other_with_it(tmp_path: Path) -> None:
+    voter = Voter(tmp_path / "one").write(BeginTransactionRecord(), LATER).write(topic("a"), EndTransactionRecord())
+    voter.write(topic("b"), LATER).write(retention("1"))
+    assert check(voter).directories[0].problems == []
+
+
+def test_a_snapshot_of_a_later_epoch_than_the_log_is_refused(tmp_path: Path) -> None:
+    """A stock controller deletes that log when it starts."""
+    voter = Voter(tmp_path / "one").write(topic("a")).write(topic("b"))
+    voter.end = 1
+    voter.snapshot(topic("a"), epoch=9)
+    assert "deletes that log" in check(voter).directories[0].problems[0]
+
+
+def test_two_logs_of_the_same_offsets_without_a_common_batch_part(tmp_path: Path) -> None:
+    """Each begins with a snapshot; their batches are cut otherwise."""
+    found = []
+    for name, begins, sizes in (("one", 1, (3, 3)), ("other", 2, (3, 1))):
+        voter = Voter(tmp_path / name)
+        SnapshotFiles(voter.directory).write(SnapshotId(begins, 1), values([topic("a")]), 0)
+        data, offset = b"", begins
+        for size in sizes:
+            records = values([topic(f"t{offset + each}") for each in range(size)])
+            data += build_batch(base_offset=offset, leader_epoch=1, timestamp_ms=0, values=records)
+            offset += size
+        (voter.directory / f"{begins:020d}.log").write_bytes(data)
+        found.append(voter)
+    assert "no batch begins at the same one" in check(*found).disagreements[0]
+
+
+def test_a_file_that_a_running_controller_deleted_is_read_again_and_then_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voter = Voter(tmp_path / "one").write(topic("a"))
+    plans: list[LogPlan] = []
+    left = 0
+
+    def plan_of_a_file_that_goes(path: Path) -> LogPlan:
+        plan = plan_log(path)
+        plans.append(plan)
+        gone = msgspec.structs.replace(plan.splits[0], file=str(tmp_path / "gone.log"))
+        return msgspec.structs.replace(plan, splits=[gone]) if len(plans) <= left else plan
+
+    monkeypatch.setattr(log_check, "plan_log", plan_of_a_file_that_goes)
+    for left, problems in ((2, 0), (100, 1)):  # noqa: B007  (the plan of a file that goes reads it)
+        plans.clear()
+        assert len(check(voter).directories[0].problems) == problems
 
 
 def test_the_command_says_it_and_ends_with_1(voters: list[Voter], tmp_path: Path) -> None:

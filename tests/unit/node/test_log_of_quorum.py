@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +13,7 @@ from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.findings.finding import FindingError
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.node.observer import log_copy
-from migrator.node.tools.log_of_quorum import PREFIX, log_of_quorum
+from migrator.node.tools.log_of_quorum import LOCK, PREFIX, log_of_quorum
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import TopicRecord
@@ -125,12 +122,19 @@ def test_a_log_that_grows_with_every_answer_is_read_up_to_where_it_began() -> No
 
 def test_what_a_killed_command_left_is_swept_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
     """It may hold secrets in clear."""
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    left, lives = (tmp_path / f"{PREFIX}{pid}-x" for pid in (ended.pid, os.getppid()))
-    for each in (left, lives):
-        each.mkdir()
-        (each / "0.log").write_text("a password")
-    with a_controller(a_batch(0, "a")) as leader, log_of_quorum(leader.address, None, within=tmp_path):
+    left = tmp_path / f"{PREFIX}of-a-killed-one"
+    left.mkdir()
+    for name in (LOCK, "0.log"):
+        (left / name).write_text("a password")
+    with a_controller(a_batch(0, "a")) as leader, log_of_quorum(leader.address, None, within=tmp_path) as lives:
         assert not left.exists()
-        assert lives.exists()
+        with a_controller(a_batch(0, "a")) as other, log_of_quorum(other.address, None, within=tmp_path):
+            assert lives.directory.exists()
+
+
+def test_a_leader_that_does_not_know_yet_what_is_committed_confirms_nothing() -> None:
+    """Stock answers -1 right after its election; an empty copy was whole by that."""
+    with a_controller(a_batch(0, "a")) as leader:
+        leader.high_watermark = -1
+        with pytest.raises(FindingError, match=r"Z2K-4117.*just been elected"):
+            names(leader.address)
