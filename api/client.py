@@ -109,12 +109,26 @@ class Fetched(Generic[Told]):
     raw: dict[str, Any]
 
 
-class ServiceRefused(Exception):
-    """The service answered with a problem."""
+class PhaseNow(BaseModel):
+    """What is waited for. A step that was recorded is followed by a client of another release too."""
 
-    def __init__(self, problem: Problem) -> None:
+    phase: Phase
+    waiting: str
+
+
+class StepTaken(BaseModel):
+    """A row of the history: what decides the exit code."""
+
+    to_phase: Phase
+
+
+class ServiceRefused(Exception):
+    """The service answered with a problem. raw: all that it said, for `--json`."""
+
+    def __init__(self, problem: Problem, raw: dict[str, Any] | None = None) -> None:
         super().__init__(problem.detail)
         self.problem = problem
+        self.raw = problem.model_dump(mode="json") if raw is None else raw
 
     @property
     def exit_code(self) -> int:
@@ -165,19 +179,22 @@ class Client:
             path = STEPS[word](number=number, dry_run="true")
             dry = self._request("POST", path, DryRun, json=body, headers=headers)
             return self._show(dry.raw, lambda: gate_lines(dry.told.edge))
-        accepted = self._request("POST", STEPS[word](number=number), Accepted, json=body, headers=headers).told
+        accepted = self._request("POST", STEPS[word](number=number), Accepted, json=body, headers=headers)
         deadline = time.monotonic() + (wait_s or 0.0)
-        operation = accepted.operation if wait_s is None else self._settled(accepted, deadline)
-        phase = self._at_rest(number, deadline) if word in ENDS and operation.state == "succeeded" else None
-        history = self._get(accepted.event, Page[EventView])
-        events = history.told.items
-        document = {
-            "operation": operation.model_dump(mode="json"),
-            "events": history.raw["items"],
-            "phase": phase,
-        }
-        self._show(document, lambda: [*operation_lines(operation, events), *phase_lines(phase)])
-        return 0 if wait_s is None else outcome_code(word, operation.state, [each.to_phase for each in events], phase)
+        operation = Fetched(accepted.told.operation, accepted.raw["operation"])
+        if wait_s is not None:
+            operation = self._settled(operation, accepted.told.link, deadline)
+        state = operation.told.state
+        phase = self._at_rest(number, deadline) if word in ENDS and state == "succeeded" else None
+        history = self._get(accepted.told.event, Page[StepTaken])
+        rows = history.raw["items"]
+
+        def lines() -> list[str]:
+            events = [self._read(each, EventView) for each in rows]
+            return [*operation_lines(operation.told, events), *phase_lines(phase)]
+
+        self._show({"operation": operation.raw, "events": rows, "phase": phase}, lines)
+        return 0 if wait_s is None else outcome_code(word, state, [each.to_phase for each in history.told.items], phase)
 
     def approve(
         self, migration: int | None, to: str | None, given: str | None, body: dict[str, Any], *, wait_s: float | None
@@ -252,19 +269,18 @@ class Client:
         """The phase in which the step ended, or the one that it is in at the deadline; says what is waited for."""
         said = ""
         while True:
-            view = self._view(number).told
+            view = self._get(MIGRATION(number=number), PhaseNow).told
             if view.phase not in MOVING or time.monotonic() >= deadline:
                 return view.phase
             said = _progress(f"{view.phase}: {view.waiting}", said)
             time.sleep(SETTLE_POLL_S)
 
-    def _settled(self, accepted: Accepted, deadline: float) -> OperationView:
-        operation = accepted.operation
+    def _settled(self, operation: Fetched[OperationView], link: str, deadline: float) -> Fetched[OperationView]:
         said = ""
-        while operation.state in ("recorded", "accepted") and time.monotonic() < deadline:
-            said = _progress(f"{operation.operation} is {operation.state}", said)
+        while operation.told.state in ("recorded", "accepted") and time.monotonic() < deadline:
+            said = _progress(f"{operation.told.operation} is {operation.told.state}", said)
             time.sleep(SETTLE_POLL_S)
-            operation = self._get(accepted.link, OperationView).told
+            operation = self._get(link, OperationView)
         return operation
 
     def _get(self, path: str, model: type[Told]) -> Fetched[Told]:
@@ -283,7 +299,7 @@ class Client:
         except (httpx.HTTPError, ValueError) as error:
             raise SERVICE_SILENT.error(url=self._url, reason=words_of(error)) from error
         if answer.is_error:
-            raise ServiceRefused(self._read(document, Problem))
+            raise ServiceRefused(self._read(document, Problem), document)
         return document
 
     def _read(self, document: Any, model: type[Told]) -> Told:
@@ -334,7 +350,7 @@ def _text(lines: Iterable[str]) -> str:
 def refused(error: ServiceRefused, *, as_json: bool) -> int:
     """Print a problem: every condition that does not hold with its code, and what to do."""
     if as_json:
-        print(error.problem.model_dump_json())
+        print(json.dumps(error.raw))
     else:
         print(_text(problem_lines(error.problem)), file=sys.stderr)
     return error.exit_code

@@ -45,7 +45,7 @@ class CommittedRecords:
         self.offset, self.epoch = batch.last_offset, batch.leader_epoch
 
     def take_one(self, offset: int, record: Message) -> Iterator[Message]:
-        """As `take`, of one record: yields what counts now."""
+        """Take one record, and yield what counts by now."""
         self.at = offset if self.snapshot_offset < 0 else self.snapshot_offset
         if isinstance(record, MARKERS):
             yield from self._mark(record, offset)
