@@ -112,7 +112,7 @@ def _check(directory: Path) -> _Checked:
         checked = _Checked(DirectoryCheck(str(directory)))
         found = checked.found
         try:
-            plan = plan_log(directory)
+            plan = plan_log(directory, beside=True)
             found.end, found.epoch, found.records = plan.offset, plan.epoch, plan.records
             found.begins, found.snapshot = begins_at(plan) + 1, max(begins_at(plan), plan.beside_offset)
             _Reading(checked).read(plan)

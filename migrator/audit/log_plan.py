@@ -99,14 +99,16 @@ def log_directory(path: Path) -> Path:
     return found
 
 
-def plan_log(path: Path, split_bytes: int = SPLIT_BYTES, *, since: int | None = None) -> LogPlan:
+def plan_log(path: Path, split_bytes: int = SPLIT_BYTES, *, since: int | None = None, beside: bool = False) -> LogPlan:
     """Walk every header of a directory.
 
     since: what came after this offset shall be there record by record, so a snapshot of later ones is not begun with
            while an earlier one is there.
+    beside: the newest snapshot too, which has to be of this log. Who wants the log alone reads it beside a damaged one.
     """
     directory = log_directory(path)
-    newest = max(_snapshots(directory), default=None)  # before the segments: a later one is of records behind their end
+    # before the segments: a later one is of records behind their end
+    newest = max(_snapshots(directory), default=None) if beside else None
     segments = _segments(directory)
     walk = _Walk(split_bytes)
     base = None
@@ -115,8 +117,8 @@ def plan_log(path: Path, split_bytes: int = SPLIT_BYTES, *, since: int | None = 
         walk.snapshot(base)
     for segment in segments:
         walk.segment(segment, is_last=segment == segments[-1])
-    beside = () if newest is None or (base is not None and newest <= base) else _beside(newest, walk)
-    return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records, tuple(walk.epochs), beside)
+    of_newest = () if newest is None or (base is not None and newest <= base) else _beside(newest, walk)
+    return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records, tuple(walk.epochs), of_newest)
 
 
 def _beside(snapshot: Path, log: _Walk) -> tuple[LogSplit, ...]:

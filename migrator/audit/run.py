@@ -178,7 +178,7 @@ def _read_log(kraft: str, low: int, wanted: Position, *, beside: bool) -> tuple[
     """Only headers are read until it has what is wanted."""
 
     def look() -> tuple[LogPlan, Position]:
-        plan = plan_log(Path(kraft), since=None if low == NO_OFFSET else low)
+        plan = plan_log(Path(kraft), since=None if low == NO_OFFSET else low, beside=beside)
         return plan, plan.end
 
     plan = read_up_to(wanted, look, kraft)

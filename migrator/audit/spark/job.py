@@ -532,7 +532,7 @@ class _LogInput:
         self.plan = plan
 
     def _plan(self) -> tuple[LogPlan, Position]:
-        plan = plan_log(self.path)
+        plan = plan_log(self.path, beside=True)
         return plan, plan.end
 
 

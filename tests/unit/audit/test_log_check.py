@@ -182,8 +182,8 @@ def test_a_file_that_a_running_controller_deleted_is_read_again_and_then_named(
     plans: list[LogPlan] = []
     left = 0
 
-    def plan_of_a_file_that_goes(path: Path) -> LogPlan:
-        plan = plan_log(path)
+    def plan_of_a_file_that_goes(path: Path, *, beside: bool) -> LogPlan:
+        plan = plan_log(path, beside=beside)
         plans.append(plan)
         gone = msgspec.structs.replace(plan.splits[0], file=str(tmp_path / "gone.log"))
         return msgspec.structs.replace(plan, splits=[gone]) if len(plans) <= left else plan

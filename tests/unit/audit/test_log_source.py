@@ -171,9 +171,9 @@ def test_a_directory_that_loses_a_file_while_it_is_read_is_planned_again(
     segment = log_of(tmp_path, [[topic("a")]])
     gone, planned = str(tmp_path / "trimmed.log"), 0
 
-    def plan_of_a_file_that_goes(path: Path, *, since: int | None) -> LogPlan:
+    def plan_of_a_file_that_goes(path: Path, *, since: int | None, beside: bool) -> LogPlan:
         nonlocal planned
-        plan, planned = plan_log(path, since=since), planned + 1
+        plan, planned = plan_log(path, since=since, beside=beside), planned + 1
         return LogPlan([msgspec.structs.replace(plan.splits[0], file=gone)], 0, 0, 1) if planned <= times else plan
 
     monkeypatch.setattr(run, "plan_log", plan_of_a_file_that_goes)

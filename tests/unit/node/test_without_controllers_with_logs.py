@@ -385,3 +385,14 @@ def test_what_only_a_snapshot_knows_counts_as_lacking(tmp_path: Path) -> None:
     a_snapshot(log, 15)
     look = look_into(log, 3000, Position(5, 10))
     assert (look.is_ahead, look.records, look.last) == (True, "up to 4 records that are in a snapshot only", 14)
+
+
+@pytest.mark.parametrize("end", [2, 900])
+def test_a_whole_log_is_read_beside_a_snapshot_that_is_damaged_or_not_of_it(end: int, tmp_path: Path) -> None:
+    """An audit does not pass there. The emergency exit needs the log alone."""
+    log = a_log(tmp_path / "log", [ISR_SHRINKS, IDS])
+    a_snapshot(log, end)
+    (file,) = (log / LOG_NAME).glob("*.checkpoint")
+    file.write_bytes(file.read_bytes()[:-7])
+    look = look_into(log, 3000, Position(5, 1))
+    assert (look.holds, look.lacking) == (True, 1)
