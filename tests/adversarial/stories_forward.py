@@ -174,7 +174,7 @@ def by_command_line(laboratory: Laboratory) -> None:
         (("gates",), 0),
         (("audits", "--request", "--engine", "quick"), 0),
         (("report",), 0),
-        (("change-report",), 0),
+        (("report", "--change"), 0),
         (("advance", "--to", "SOAK"), REFUSED),
         (("abort",), REFUSED),
         (("approve", "--to", "FINALIZING"), REFUSED),
