@@ -130,9 +130,11 @@ def _answer_audits(pipe: Pipe, directory: Path, master: str, idle_s: float, comm
 
 
 def _difference_line(each: Difference) -> str:
+    from migrator.audit.compare import DifferenceKind
+
     what = " ".join(filter(None, (each.family, each.key, each.field_)))
-    if each.kind == "not read":
+    if each.kind == DifferenceKind.NOT_READ:
         return f"not read: {what}: {each.rule}"
-    if each.kind == "other in snapshot":
+    if each.kind == DifferenceKind.OTHER_IN_SNAPSHOT:
         return f"{each.kind}: {what} log={each.log}; {each.rule}"
     return f"{each.kind}: {what} zookeeper={each.zookeeper} log={each.log}"

@@ -9,7 +9,7 @@ what the cluster may be told tomorrow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from migrator.audit.compare import Difference, DifferenceKind
 from migrator.audit.log_plan import LogPlan, read_split
@@ -48,10 +48,9 @@ def told(found: OtherInSnapshot) -> list[Difference]:
     """Field by field; one for the whole key where one of the two does not have it. Secrets are fingerprints already."""
     if found.snapshot is None or found.log is None:
         return [_told(found, "", found.snapshot, found.log)]
-    fields: Iterable[str] = sorted({*found.snapshot, *found.log})
     return [
         _told(found, each, found.snapshot.get(each), found.log.get(each))
-        for each in fields
+        for each in sorted({*found.snapshot, *found.log})
         if found.snapshot.get(each) != found.log.get(each)
     ]
 

@@ -50,7 +50,11 @@ _SCRAM_MECHANISMS: Final = {name: mechanism for mechanism, name in SCRAM_NAMES.i
 EPSILON: Final = 1e-6
 """As far as this from a whole number Kafka takes a quota for one."""
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
+"""What a broker in ZooKeeper mode reads a LONG or an INT from: `1E3` and `1000.0` end its reading.
+Source: Kafka 3.9 `QuotaConfigHandler.updateQuotaConfig`, `IpConfigHandler`.
+"""
 
 Limits = dict[str, float]
 Credentials = dict[ScramMechanism, ScramCredential]
@@ -129,9 +133,9 @@ def parse_entity(path: str, entity: QuotaEntity, data: bytes | None) -> tuple[Li
 
 
 def _limit(path: str, key: str, text: str) -> float:
-    value = float(text) if _NUMBER.fullmatch(text) else math.nan
-    whole = key not in _WHOLE_MAX or abs(value - round(value if math.isfinite(value) else 0)) <= EPSILON
-    if not math.isfinite(value) or not whole:
+    largest = _WHOLE_MAX.get(key)
+    value = float(text) if (_NUMBER if largest is None else _WHOLE).fullmatch(text) else math.nan
+    if not math.isfinite(value) or (largest is not None and abs(int(text)) > largest):
         raise MALFORMED_ZNODE.error(path=path, reason=f"{key} is {text[:40]!r}, which is no number of its kind")
     return value
 

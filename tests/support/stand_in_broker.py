@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from migrator.lab.servers.ports import HOST
-from migrator.node.quorum.peers import METADATA_TOPIC_ID
+from migrator.node.observer.log_reader import METADATA_TOPIC_ID
 from migrator.wire.frames import RequestHeader, decode_request_body, encode_response, read_request_header
 from migrator.wire.messages.brokers import (
     AllocateProducerIdsResponse,

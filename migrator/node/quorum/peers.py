@@ -17,6 +17,7 @@ import structlog
 
 from migrator.findings.finding import words_of
 from migrator.node.config.properties import VoterAddress
+from migrator.node.observer.log_reader import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.raft.effects import (
@@ -74,8 +75,6 @@ log = structlog.get_logger()
 
 Send = SendVote | SendBeginQuorumEpoch | SendEndQuorumEpoch | SendFetch | SendFetchSnapshot
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 API_VERSIONS_VERSION: Final = 3
 OUR_SOFTWARE: Final = "zk2kraft"
 """How our voters name themselves in ApiVersions; Kafka's say apache-kafka-java."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from migrator.controller.voter_changes import QuorumStanding, VoterChange, VoterChangeResponse, answer_voter_change
 from migrator.node.config.voter_addresses import VoterAddresses
-from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
+from migrator.node.observer.log_reader import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.effects import AnswerFetch
 from migrator.raft.types import (

@@ -15,7 +15,7 @@ from migrator.node.config.properties import VoterAddress
 from migrator.node.config.voter_addresses import VoterAddresses
 from migrator.node.listener.controller_apis import Caller, ControllerApis
 from migrator.node.listener.server import ControllerServer
-from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
+from migrator.node.observer.log_reader import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.raft.effects import AnswerFetch, AnswerFetchSnapshot, AnswerLeaderClaim, AnswerVote
 from migrator.raft.types import NOBODY, SnapshotId
