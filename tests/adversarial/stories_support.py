@@ -101,7 +101,8 @@ def create(cluster: LabCluster, name: str) -> None:
 
     def why_not() -> str | None:
         try:
-            cluster.admin().create_topics([NewTopic(name, 4, 3)], operation_timeout=10)[name].result(15)
+            new = NewTopic(name, 4, 3)
+            cluster.admin().create_topics([new], operation_timeout=10, request_timeout=15)[name].result()
         except KafkaException as error:
             return None if "already exists" in str(error) else str(error)
         return None

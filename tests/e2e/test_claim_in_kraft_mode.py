@@ -57,9 +57,16 @@ def leader(ours: list[OurController]) -> dict[str, Any]:
 def made(cluster: LabCluster, name: str) -> float:
     """Create a topic; how many seconds that took."""
     began = time.monotonic()
-    new = NewTopic(name, 4, 3)
-    once(cluster.new_admin, lambda admin: admin.create_topics([new])[name].result(SOON_S), f"{name} is created")
+    create(cluster, NewTopic(name, 4, 3))
     return time.monotonic() - began
+
+
+def create(cluster: LabCluster, new: NewTopic) -> None:
+    once(
+        cluster.new_admin,
+        lambda admin: admin.create_topics([new], request_timeout=SOON_S)[new.topic].result(),
+        f"{new.topic} is created",
+    )
 
 
 def alarms(status: dict[str, Any]) -> list[str]:
@@ -181,8 +188,7 @@ def test_a_deleted_controller_znode_neither_stops_nor_retires_anything_with_ever
 def made_by_two(cluster: LabCluster, name: str) -> float:
     """While one of three brokers is dead and not fenced yet."""
     began = time.monotonic()
-    new = NewTopic(name, 4, 2)
-    once(cluster.new_admin, lambda admin: admin.create_topics([new])[name].result(SOON_S), f"{name} is created")
+    create(cluster, NewTopic(name, 4, 2))
     return time.monotonic() - began
 
 
