@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from api.nodes import broker_views, failed_nodes, standing_of, without_controller_s
 from api.views import dual_write_lag
-from state_machine.evidence import evidence
+from state_machine.evidence.of_gates import evidence
 from state_machine.policy.audit_observations import PASSED, ScheduledAudits
 from state_machine.policy.outcome import Blocked
-from state_machine.store import Store
+from state_machine.rows.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from migrator.model.printable import OBEYED
+from state_machine.policy.fleet_evidence import UNNAMED
 from state_machine.policy.outcome import OutcomeKind
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import UNNAMED
 
 Item = TypeVar("Item")
 Name = Annotated[

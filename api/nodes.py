@@ -2,7 +2,7 @@
 
 In:   a snapshot and the time.
 Out:  models (models.py). Page, status and metrics take them from here.
-Elsewhere: what a phase wants (policy/phase_table.py), what a step requires (policy/gates.py, policy/road_gates.py).
+Elsewhere: what a phase wants (policy/phase_table.py), what a step requires (policy/gates.py, policy/gates_forward.py).
 Rules: while a controller of ours leads, it says what it knows of brokers. Once stock leads, the metadata log does:
 stock has no control port. What is not known is said to be unknown, with the reason.
 """
@@ -19,17 +19,17 @@ from api.models import ActiveControllerView, BrokerView, ControllerView, DenialV
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogObservation, LogVoter
 from state_machine.clusters.observe import ControllerObservation, Observation, ZooKeeperObservation
-from state_machine.evidence import brokers_seen
-from state_machine.observations import nodes
+from state_machine.evidence.after_dual_write import LOG_FRESH_S
+from state_machine.evidence.of_gates import brokers_seen
+from state_machine.policy.conditions import CAUGHT_UP_MS
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_conditions import CAUGHT_UP_MS
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS
 from state_machine.policy.wanted import KRAFT_MODE, Voters, WantedModes
-from state_machine.road.road_evidence import LOG_FRESH_S
-from state_machine.store import Snapshot, Store, has_failed, is_under_way
-from state_machine.tables import RoadNode
+from state_machine.rows.observations import nodes
+from state_machine.rows.store import Snapshot, Store, has_failed, is_under_way
+from state_machine.rows.tables import RoadNode
 
 NONE_LEADS: Final = "none: every voter was asked, and none leads"
 

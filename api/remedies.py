@@ -2,7 +2,7 @@
 
 In:   a snapshot with its evidence.
 Out:  `RemedyView`, each with what it does, and whether it is possible now.
-Elsewhere: whether a node may go back (state_machine.operations), which nodes have failed (nodes.py).
+Elsewhere: whether a node may go back (state_machine.work.operations), which nodes have failed (nodes.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 from api.models import RemedyView
 from api.nodes import failed_nodes
 from migrator.findings.finding import FindingError
-from state_machine.operations import may_send_back, sent_back_roll
 from state_machine.policy.gates import Evidence
-from state_machine.store import Snapshot
+from state_machine.rows.store import Snapshot
+from state_machine.work.operations import may_send_back, sent_back_roll
 
 RESUMES: Final = "Tries the failed node again from the step in which it failed; the rolling restart goes on."
 GOES_BACK: Final = (

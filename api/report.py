@@ -12,7 +12,7 @@ from api.views import audit_view, migration_view
 from state_machine.audits.audit_rows import audits
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
-from state_machine.store import Store
+from state_machine.rows.store import Store
 
 
 def report(store: Store, migration_id: int, now: float) -> Report:

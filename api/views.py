@@ -2,7 +2,7 @@
 
 In:   the store and the time.
 Out:  models (models.py); JSON and page are two views of the same one.
-Elsewhere: what the fields mean (models.py), what the gates look at (state_machine.evidence).
+Elsewhere: what the fields mean (models.py), what the gates look at (state_machine.evidence.of_gates).
 Nothing here looks at a cluster: it shows what the loop saw last, and how old that is.
 """
 
@@ -51,20 +51,20 @@ from migrator.http.addresses import DIFFERENCES, LINKED, MIGRATION
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Verdict
 from state_machine.audits.audit_rows import audits, left_off_of, result_of
-from state_machine.evidence import evidence
-from state_machine.observations import FindingGroup, backups, finding_groups, findings
+from state_machine.evidence.of_gates import evidence
+from state_machine.finish.zookeeper_end import end_text
 from state_machine.policy.audit_observations import PASSED
+from state_machine.policy.conditions import APPROVAL_S
+from state_machine.policy.fleet_evidence import Roll, WayBack
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import OutcomeKind, Waiting
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD
 from state_machine.policy.phases import OPERATIONS, PEOPLE, Edge, Phase, Trigger, next_edges, word_of
-from state_machine.policy.road_conditions import APPROVAL_S
-from state_machine.policy.road_observations import Roll, WayBack
 from state_machine.policy.undo import is_irreversible, readiness, undo_of
-from state_machine.road.documents import ZOOKEEPER_END, ZooKeeperEndDocument, document
-from state_machine.road.zookeeper_end import end_text
-from state_machine.store import Snapshot, Store
-from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
+from state_machine.rows.documents import ZOOKEEPER_END, ZooKeeperEndDocument, document
+from state_machine.rows.observations import FindingGroup, backups, finding_groups, findings
+from state_machine.rows.store import Snapshot, Store
+from state_machine.rows.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
 
 AUDITS_SHOWN: Final = 8
 FINDINGS_SHOWN: Final = 3

@@ -21,31 +21,31 @@ from typing import IO, Final
 import httpx
 
 from migrator.findings.service import DATABASE_UNUSABLE, SERVICE_RUNS_ALREADY
-from state_machine.acts import Acts
 from state_machine.audits.inspections import Inspections
 from state_machine.audits.warm_audits import WarmAudits
+from state_machine.children.processes import ControllerProcesses
+from state_machine.children.supervisor import Supervisor
 from state_machine.clusters.control import ControlClient, loopback_client
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.clusters.private_files import close_to_others
 from state_machine.clusters.remote_ports import RemotePorts
-from state_machine.database import sqlite_file
-from state_machine.operations import Operations
-from state_machine.processes import ControllerProcesses
-from state_machine.reconcile import Reconciler
-from state_machine.road.cluster_lock import ClusterLocks
-from state_machine.road.fleet import Fleets
-from state_machine.road.hosts.calls import HostThreads
-from state_machine.road.identity.service_identity import FILE as IDENTITY_FILE
-from state_machine.road.identity.service_identity import identity_of
-from state_machine.road.own_znodes import OwnZnodes
-from state_machine.road.soak import SoakActs
-from state_machine.road.version_raise import VersionRaise
-from state_machine.road_acts import RoadActs
+from state_machine.finish.own_znodes import OwnZnodes
+from state_machine.finish.soak import SoakActs
+from state_machine.finish.version_raise import VersionRaise
+from state_machine.nodes.calls import HostThreads
+from state_machine.nodes.cluster_lock import ClusterLocks
+from state_machine.nodes.fleet import Fleets
+from state_machine.nodes.service_identity import FILE as IDENTITY_FILE
+from state_machine.nodes.service_identity import identity_of
 from state_machine.rolling.loop import Roller
+from state_machine.rows.database import sqlite_file
+from state_machine.rows.store import Store
 from state_machine.settings import ServiceSettings
-from state_machine.store import Store
-from state_machine.supervisor import Supervisor
 from state_machine.times.row_clock import RowClock
+from state_machine.work.acts import Acts
+from state_machine.work.acts_after_dual_write import RoadActs
+from state_machine.work.operations import Operations
+from state_machine.work.reconcile import Reconciler
 
 LOCK_FILE: Final = "serve.lock"
 OURS: Final = (

@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import DATABASE_TROUBLE, ROUND_FAILED, SERVICE_FILE_TROUBLE
-from state_machine.database_claim import ClaimLost
+from state_machine.rows.database_claim import ClaimLost
 
 log = structlog.get_logger()
 

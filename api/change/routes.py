@@ -17,7 +17,7 @@ from migrator.http.addresses import CHANGE_PAGE, CHANGE_REPORT
 from state_machine.change.document import ChangeReport
 from state_machine.change.facts import read_facts
 from state_machine.change.report import change_report
-from state_machine.store import understood
+from state_machine.rows.store import understood
 
 router = APIRouter(tags=["migrations"])
 

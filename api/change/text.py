@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from api.change.views import between, moment, plain, takes
 from api.pages.words import span
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import IRREVERSIBLE
 
 FINAL: Final = Roll.FINAL.value

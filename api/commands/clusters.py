@@ -92,7 +92,7 @@ def encoder_settings(controller: Path | None) -> EncoderSettings | None:
 def open_backup(file: Path, key: str, out: Path) -> int:
     """Raises Z2K-4221 or Z2K-7010."""
     from migrator.fleet.secrets import resolve
-    from state_machine.road.encrypted_archive import read_archive
+    from state_machine.finish.encrypted_archive import read_archive
 
     names = read_archive(file, out, resolve(key))
     print("\n".join([*(f"{out}/{name}" for name in names), "metadata logs are evidence: never put one under a voter"]))

@@ -41,9 +41,9 @@ from api.views import audit_view, finding_view, migration_line, migration_view
 from migrator.findings.finding import FindingError
 from migrator.findings.service import NO_SUCH_THING, NOT_CONFIRMED
 from state_machine.audits import audit_rows
-from state_machine.observations import findings
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import NO_CHOICE, OPERATIONS, OperationName, Phase
+from state_machine.rows.observations import findings
 
 router = APIRouter(include_in_schema=False)
 

@@ -3,7 +3,7 @@
 In:   an operation (`to`, `expected_version`, `reason`), perhaps with an Idempotency-Key.
 Out:  202 with the addresses of the operation and of the history rows that come of it; with `dry_run` 200 and the
 verdict.
-Elsewhere: carrying it out (state_machine.operations), which asks the gate again.
+Elsewhere: carrying it out (state_machine.work.operations), which asks the gate again.
 Errors: 409 with every failed check (a gate), with what is possible instead (the table), or because something moved.
 """
 
@@ -20,8 +20,7 @@ from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from migrator.http.addresses import EVENTS, OPERATION, STEPS
-from state_machine.evidence import asked_by, evidence
-from state_machine.operations import approvable, may_consent, may_send_back
+from state_machine.evidence.of_gates import asked_by, evidence
 from state_machine.policy.phases import (
     APPROVED,
     Edge,
@@ -32,10 +31,11 @@ from state_machine.policy.phases import (
     look_up,
     require_named,
 )
-from state_machine.road.consent.agreement import agreement, require_read
-from state_machine.store import NewOperation, Snapshot
-from state_machine.tables import Operation
-from state_machine.transition import GateClosed, ask_gate
+from state_machine.rows.store import NewOperation, Snapshot
+from state_machine.rows.tables import Operation
+from state_machine.rows.transition import GateClosed, ask_gate
+from state_machine.work.agreement import agreement, require_read
+from state_machine.work.operations import approvable, may_consent, may_send_back
 
 router = APIRouter(tags=["steps"])
 

@@ -54,14 +54,14 @@ from migrator.http.addresses import (
     QUORUM,
     REPORT,
 )
-from state_machine import removal
 from state_machine.clusters.inventory import ClusterInventory
-from state_machine.evidence import evidence
-from state_machine.observations import findings
-from state_machine.operations import approvable, may_consent
+from state_machine.evidence.of_gates import evidence
+from state_machine.policy.fleet_evidence import UNNAMED
 from state_machine.policy.phases import APPROVED, Phase
-from state_machine.policy.road_observations import UNNAMED
-from state_machine.road.consent.agreement import agreement
+from state_machine.rows import removal
+from state_machine.rows.observations import findings
+from state_machine.work.agreement import agreement
+from state_machine.work.operations import approvable, may_consent
 
 Who = Annotated[
     str,

@@ -16,8 +16,8 @@ from fastapi import Depends, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 
 from migrator.findings.finding import Occurrence
+from state_machine.rows.store import Store
 from state_machine.settings import ServiceSettings
-from state_machine.store import Store
 
 Alone: TypeAlias = Callable[[int, Callable[[], None]], None]
 

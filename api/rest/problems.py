@@ -42,7 +42,7 @@ from migrator.findings.service import (
     VERSION_MOVED,
 )
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
-from state_machine.transition import GateClosed
+from state_machine.rows.transition import GateClosed
 from state_machine.trouble import StoreError, is_database_trouble, words_of
 
 log = structlog.get_logger()

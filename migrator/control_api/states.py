@@ -1,7 +1,7 @@
 """The states of a driver, as status, history and logs name them.
 
 Elsewhere: what leads from one to another (driver.machine), what they mean for an operator's phase
-(state_machine.driver_history), the picture of them (docs/architecture.md).
+(state_machine.work.driver_history), the picture of them (docs/architecture.md).
 """
 
 from __future__ import annotations

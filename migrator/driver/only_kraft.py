@@ -2,7 +2,7 @@
 
 In:   the configuration of an image; the deltas of commits.
 Out:  words for an operator, who consents to exactly them before the rollback.
-Elsewhere: the service's gate (state_machine/policy/way_back_gates.py), the same of a log on disk
+Elsewhere: the service's gate (state_machine/policy/gates_back.py), the same of a log on disk
 (node/tools/log_against_zookeeper.py), why stock controllers stumble on it (checks/replacing.py).
 Source: failure case F-51; Kafka 3.9 `ZkConfigMigrationClient.writeConfigs` writes topics and brokers only.
 """

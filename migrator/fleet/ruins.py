@@ -1,7 +1,7 @@
 """Whether a present file is what a cut write left, and no file that anybody meant.
 
 In:   the bytes of a present file, and of the files that were written or kept. Out: yes or no.
-Elsewhere: what is written in its place (state_machine.road.broker_back).
+Elsewhere: what is written in its place (state_machine.rollback.previous_file).
 Rules: only what proves itself: nothing at all, or the begin of a known file and nothing else. Zeros at its end are what
 a file system leaves after a crash. A file that a person edited is never taken for one.
 """

@@ -3,7 +3,7 @@
 In:   numbers and names of what is meant.
 Out:  `Address`: its template is the route, a call makes a link of it.
 Elsewhere: what answers (api.rest, api.change), who asks (api.client, the laboratory), links in findings
-(state_machine.store).
+(state_machine.rows.store).
 A parameter that an address does not have is an error where the link is made, not a silent other answer: a link that
 named one `signal` where the address said `trigger` showed the whole history for five days.
 """

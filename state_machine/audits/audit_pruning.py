@@ -20,13 +20,13 @@ from typing import Final
 import structlog
 from sqlalchemy import delete, select
 
-from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits.audit_rows import result_of
 from state_machine.policy.audit_observations import DIVERGED, PASSED
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
-from state_machine.store import Store
-from state_machine.tables import AuditDifference, AuditRun, PhaseEvent
+from state_machine.rows.audit_queries import CONFIRMATION, SCHEDULE
+from state_machine.rows.store import Store
+from state_machine.rows.tables import AuditDifference, AuditRun, PhaseEvent
 
 log = structlog.get_logger()
 

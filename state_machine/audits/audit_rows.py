@@ -14,8 +14,8 @@ from sqlalchemy import select
 from migrator.audit.compare import DifferenceKind
 from migrator.findings.service import KEY_USED_AGAIN, NO_SUCH_THING
 from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED
-from state_machine.store import Store, find_migration, fingerprint
-from state_machine.tables import AuditDifference, AuditRun
+from state_machine.rows.store import Store, find_migration, fingerprint
+from state_machine.rows.tables import AuditDifference, AuditRun
 
 DUAL_WRITE_ENDED: Final = "DUAL_WRITE ended before it had a result"
 

@@ -18,11 +18,11 @@ from typing import Final
 
 from migrator.findings.finding import Occurrence
 from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
-from state_machine.audit_queries import SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED, AuditObservation, ScheduledAudits
-from state_machine.store import AuditPlan, Snapshot, Store
-from state_machine.tables import AuditRun
+from state_machine.rows.audit_queries import SCHEDULE
+from state_machine.rows.store import AuditPlan, Snapshot, Store
+from state_machine.rows.tables import AuditRun
 
 JITTER: Final = 0.1
 """Part of the interval; migrations that entered dual-write together are not audited together for ever."""

@@ -2,7 +2,8 @@
 
 In:   a snapshot of the migration, and what is wanted.
 Out:  rows: the check's document, an audit with its counts and differences, or why there is no result.
-Elsewhere: when (acts.py), what the results open (gates.py), the commands themselves (migrator.node, migrator.audit).
+Elsewhere: when (work/acts.py), what the results open (gates.py), the commands themselves (migrator.node,
+migrator.audit).
 Rule: they only read the cluster, within the limits of the commands; nothing of them runs inside the window.
 """
 
@@ -20,17 +21,17 @@ import structlog
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import INSPECTION_FAILED
 from migrator.node.observer.log_copy import LogFiles, followed_log
-from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
+from state_machine.children.commands import Runner
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
 from state_machine.clusters.observe import Observation, reader_of_inventory
-from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.phase_table import phases_where
+from state_machine.rows.audit_queries import CONFIRMATION, SCHEDULE
+from state_machine.rows.store import Snapshot, Store
+from state_machine.rows.tables import AuditRun
 from state_machine.settings import ServiceSettings
-from state_machine.store import Snapshot, Store
-from state_machine.tables import AuditRun
 from state_machine.trouble import named
 
 log = structlog.get_logger()

@@ -25,7 +25,7 @@ import structlog
 
 from migrator.audit.warm_process import MARK, AuditAnswer, AuditRequest, clear, end_all
 from migrator.findings.service import AUDIT_PROCESS_ENDED
-from state_machine.commands import PROGRAM, Commands, Result, Runner, document_of, give_way, last_words
+from state_machine.children.commands import PROGRAM, Commands, Result, Runner, document_of, give_way, last_words
 
 log = structlog.get_logger()
 

@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from state_machine.facts.accepted import WaiverFact
+from state_machine.facts.approvals import ApprovalFact
+
 SCHEMA: Final = 1
 
 
@@ -119,15 +122,9 @@ class Risk:
     open: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedWaiver:
-    """An accepted exception. node: none means the whole cluster. holds: its end is not reached."""
+class ReportedWaiver(WaiverFact, frozen=True, kw_only=True):
+    """An accepted exception. holds: its end is not reached."""
 
-    what: str
-    node: int | None
-    owner: str
-    reason: str
-    end: float
     holds: bool
 
 
@@ -182,17 +179,6 @@ class GoingBack:
     last_moment: str
     irreversible: bool
     irreversible_since: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalGiven:
-    """digest: SHA-256 of what was approved."""
-
-    to: str
-    who: str
-    reason: str
-    at: float
-    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +321,7 @@ class ChangeReport:
     risks: tuple[Risk, ...]
     waivers: tuple[ReportedWaiver, ...]
     back: GoingBack
-    approvals: tuple[ApprovalGiven, ...]
+    approvals: tuple[ApprovalFact, ...]
     operations: tuple[Requested, ...]
     phases: tuple[PhaseEntered, ...]
     without_controller: tuple[WithoutController, ...]

@@ -17,9 +17,9 @@ from migrator.fleet.roll import RollStep
 from state_machine.change.document import Restart, Span
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE, place
+from state_machine.policy.fleet_evidence import BROKERS, SHORTEST_RESTART_S, Roll
 from state_machine.policy.phase_table import PHASE_OF, PHASES
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import BROKERS, SHORTEST_RESTART_S, Roll
 from state_machine.policy.rolls import ROLLS
 
 LABORATORY: Final = "docs/performance.md, three brokers and three controllers on one machine"

@@ -19,14 +19,14 @@ from migrator.findings.finding import FindingError
 from migrator.findings.road import NO_FLEET
 from migrator.fleet.inventory import Inventory, parse_inventory
 from state_machine.audits.audit_rows import audits
-from state_machine.evidence import evidence
-from state_machine.observations import findings
+from state_machine.evidence.of_gates import evidence
+from state_machine.nodes.fleet import trouble_of
+from state_machine.nodes.restart_evidence import RestartDocument, restart_documents
 from state_machine.policy.gates import Evidence
-from state_machine.road.fleet import trouble_of
-from state_machine.road.restart_evidence import RestartDocument, restart_documents
+from state_machine.rows.observations import findings
+from state_machine.rows.store import Snapshot, Store
+from state_machine.rows.tables import Approval, AuditRun, Backup, FindingRow, Operation, PhaseEvent, RoadNode
 from state_machine.settings import ServiceSettings
-from state_machine.store import Snapshot, Store
-from state_machine.tables import Approval, AuditRun, Backup, FindingRow, Operation, PhaseEvent, RoadNode
 
 _Row = TypeVar("_Row", RoadNode, Approval, Backup)
 

@@ -19,13 +19,13 @@ from migrator.fleet.render import RULES, FileKind
 from migrator.fleet.roll import RollEntry, RollStep, in_order
 from state_machine.change.document import Fact, FilePlan, HostPlan, KeyRule, NodePlan, Restart
 from state_machine.change.facts import ChangeFacts
+from state_machine.nodes.restart_evidence import Held, RestartDocument
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.phase_table import PHASE_OF, PHASES, WAY_FORWARD, PhaseStage
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.rolls import FORWARD, ROLLS, WAYS_BACK
-from state_machine.road.documents import FILES, FilesDocument, document
-from state_machine.road.restart_evidence import Held, RestartDocument
-from state_machine.tables import RoadNode
+from state_machine.rows.documents import FILES, FilesDocument, document
+from state_machine.rows.tables import RoadNode
 
 DONE: Final = (RollStep.WHOLE, RollStep.BACK)
 NOTHING_KEPT: Final = RestartDocument()

@@ -17,7 +17,6 @@ from migrator.fleet.roll import RollStep
 from migrator.model.verdict import Verdict
 from state_machine.change.document import (
     SCHEMA,
-    ApprovalGiven,
     BackupReport,
     CanaryReport,
     ChangeReport,
@@ -38,11 +37,12 @@ from state_machine.change.plan import files_of, hosts_of, restarts_of
 from state_machine.change.risks import audit_report, not_verified, risks_of, waivers_of
 from state_machine.change.way_back_times import time_back, time_back_now
 from state_machine.facts.canary import CanaryFact
+from state_machine.finish.zookeeper_end import end_text
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD
 from state_machine.policy.phases import OPERATIONS, Phase, Trigger, next_edges
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import IRREVERSIBLE, is_irreversible, readiness, undo_of
-from state_machine.road.documents import (
+from state_machine.rows.documents import (
     CANARY,
     INTENT,
     ZNODES,
@@ -52,8 +52,7 @@ from state_machine.road.documents import (
     ZooKeeperEndDocument,
     document,
 )
-from state_machine.road.zookeeper_end import end_text
-from state_machine.tables import Backup
+from state_machine.rows.tables import Backup
 
 WITHOUT_FLAG: Final = (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE)
 LAST_MOMENT: Final = (
@@ -95,10 +94,7 @@ def change_report(facts: ChangeFacts) -> ChangeReport:
         risks=risks_of(facts, restarts),
         waivers=waivers,
         back=back,
-        approvals=tuple(
-            ApprovalGiven(to=each.to_phase, who=each.who, reason=each.reason, at=each.at, digest=each.digest)
-            for each in sorted(facts.approvals, key=lambda each: each.id)
-        ),
+        approvals=tuple(each.fact for each in sorted(facts.approvals, key=lambda each: each.id)),
         operations=_operations(facts),
         phases=_phases(facts),
         without_controller=_without_controller(facts),

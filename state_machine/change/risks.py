@@ -11,18 +11,21 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from migrator.findings.finding import Severity
 from state_machine.audits.audit_rows import result_of
 from state_machine.change.document import ReportedAudit, ReportedWaiver, Restart, Risk
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE, place
+from state_machine.nodes.fleet import waivers_in
 from state_machine.policy.audit_observations import PASSED
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import PHASE_OF, PHASES, PhaseStage
 from state_machine.policy.phases import PEOPLE, Phase, Trigger, next_edges
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import is_irreversible, undo_of
-from state_machine.road.documents import FILES, FilesDocument, document
-from state_machine.tables import AuditRun
+from state_machine.rows.documents import FILES, FilesDocument, document
+from state_machine.rows.tables import AuditRun
 
 PROVEN: Final = "proven"
 
@@ -103,16 +106,10 @@ def _ids(role: str, ids: Sequence[int]) -> str:
 def waivers_of(facts: ChangeFacts) -> tuple[ReportedWaiver, ...]:
     """Of the inventory as it is now; without it, as the service read it last."""
     if facts.inventory is not None:
-        rows = [
-            (each.what, each.node, each.owner, each.reason, each.end.timestamp()) for each in facts.inventory.waivers
-        ]
+        found = waivers_in(facts.inventory)
     else:
-        files = document(facts.snapshot, FILES, FilesDocument) or FilesDocument(0.0)
-        rows = [(each.what, each.node, each.owner, each.reason, each.end) for each in files.waivers]
-    return tuple(
-        ReportedWaiver(what=what, node=node, owner=owner, reason=reason, end=end, holds=facts.at < end)
-        for what, node, owner, reason, end in rows
-    )
+        found = (document(facts.snapshot, FILES, FilesDocument) or FilesDocument(0.0)).waivers
+    return tuple(ReportedWaiver(**msgspec.structs.asdict(each), holds=facts.at < each.end) for each in found)
 
 
 # --- audits -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ In:   `ChangeFacts` and restarts. Out: a `Span` each; None where nothing leads b
 Rules: a range is from the fewest restarts that going back from a phase can need to the most: of those that enter it, of
 those that leave it. One restart takes what it takes on the way there (durations.py). Brokers restart a second time
 where the service writes their migration file. Waiting for people, maintenance windows and audits is not in it.
-Elsewhere: which nodes really go back (road/way_back.py), what going back does and loses (policy/undo.py).
+Elsewhere: which nodes really go back (rollback/plan.py), what going back does and loses (policy/undo.py).
 Source of the assumptions: docs/undo.md, docs/performance.md, and the timeouts of the inventory.
 """
 
@@ -19,9 +19,9 @@ from state_machine.change.document import Restart, Span
 from state_machine.change.durations import TAKEOVER_S, time_of_one
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll, WayBack
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll, WayBack
 from state_machine.policy.wanted import KRAFT_MODE, Voters
 
 STOP_S: Final = (1.0, 10.0)

@@ -3,7 +3,7 @@
 In:   the voters' addresses and how to speak to them.
 Out:  `LogObservation`: registrations, replicas, the state of the migration, how far each voter is.
 Elsewhere: reading it (migrator/node/observer/log_reader.py), what a controller of ours says of itself (control.py),
-what the observation means (policy/road_gates.py).
+what the observation means (policy/gates_forward.py).
 Rules: what cannot be read is a problem in words, and the figures of the observation before do not take its place.
 Source: Kafka 3.9 `ClusterControlManager.registerController`.
 """

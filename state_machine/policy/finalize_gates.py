@@ -1,7 +1,7 @@
 """When FINALIZING can still be given up: no controller was started without the migration flag, by every witness.
 
 In:   `Evidence` with its `road`. Out: a `Verdict`.
-Elsewhere: the gate before FINALIZING (road_gates.py), how it is given up (state_machine/road/finalize/give_up.py).
+Elsewhere: the gate before FINALIZING (gates_forward.py), how it is given up (state_machine/finish/give_up.py).
 Rule: the journal alone is no proof; a restored database knows of nothing. So the journal, the file on each host and
 what each voter says of itself (ApiVersions, else its registration) have to agree. ZooKeeper is not asked: it may be
 why somebody goes back.
@@ -12,10 +12,10 @@ from __future__ import annotations
 from migrator.findings.road import FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
+from state_machine.policy.conditions import log_is_observed, road_of, state_is
+from state_machine.policy.fleet_evidence import FilesObserved, RoadEvidence, Roll
 from state_machine.policy.gates import Evidence, observed_at
-from state_machine.policy.road_conditions import log_is_observed, road_of, state_is
-from state_machine.policy.road_observations import FilesObserved, RoadEvidence, Roll
-from state_machine.policy.way_back_gates import every_voter_has_the_flag
+from state_machine.policy.gates_back import every_voter_has_the_flag
 
 
 def finalize_may_be_given_up(evidence: Evidence) -> Verdict:

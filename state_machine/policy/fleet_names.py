@@ -1,7 +1,7 @@
 """Whether the inventory file agrees with the cluster about brokers, and with the migration about controllers' files.
 
 In:   `Evidence` with its `road`. Out: conditions.
-Elsewhere: whether a node of the inventory is the one that its host has (road/identity/hosts.py).
+Elsewhere: whether a node of the inventory is the one that its host has (nodes/identity.py).
 Rules: a broker counts as the cluster's where the log, `/brokers/ids` or the migration names it, fenced or not. What was
 not read is no yes.
 """
@@ -13,9 +13,9 @@ from typing import Final
 from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.findings.road import BROKERS_DIFFER
 from migrator.model.verdict import Condition
+from state_machine.policy.conditions import or_waived, road_of
+from state_machine.policy.fleet_evidence import RoadEvidence
 from state_machine.policy.gates import Evidence
-from state_machine.policy.road_conditions import or_waived, road_of
-from state_machine.policy.road_observations import RoadEvidence
 
 NAME: Final = "the inventory names the brokers that the cluster has"
 

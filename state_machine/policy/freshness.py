@@ -1,7 +1,7 @@
 """How old what hosts said may be, before no gate rests on it any more.
 
 In:   how often it is read, and how long the last reading of all hosts took. Out: a limit in seconds.
-Elsewhere: the readings (road/hosts/node_readings.py), the gates (road_conditions.py).
+Elsewhere: the readings (nodes/readings.py), the gates (conditions.py).
 Rules: never below the floor, so that one slow host closes no gate. An estate that needs more time gets it, up to the
 ceiling: beyond that the readings are too old to decide by, and Z2K-7054 says so.
 """

@@ -28,8 +28,8 @@ from migrator.findings.service import (
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import ScheduledAudits, last_audit
+from state_machine.policy.fleet_evidence import RoadEvidence, Roll
 from state_machine.policy.later import NO_LATER, LaterObserved, dual_write_goes_on, no_later_kafka
-from state_machine.policy.road_observations import RoadEvidence, Roll
 
 OBSERVATION_FRESH_S: Final = 10.0
 """The loop observes twice a second; after ten seconds without an observation the service is stuck."""

@@ -2,7 +2,7 @@
 
 In:   `LaterObserved`. Out: a `Condition` each, findings, words.
 Elsewhere: how a release is known (migrator/model/later_kafka.py), what was observed of it
-(state_machine/later_seen.py), the gates that ask (gates.py, road_gates.py, way_back_gates.py).
+(state_machine/evidence/later_seen.py), the gates that ask (gates.py, gates_forward.py, gates_back.py).
 Rules: before such a controller leads, Kafka 3.9 in its place mends everything, so steps forward wait for that. A
 snapshot that it wrote, also as a follower, has no migration: then 3.9 needs an empty directory.
 While it leads, or where the log as it is read has lost the migration, nothing leads back. Tried with 4.0.0: the other

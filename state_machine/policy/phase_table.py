@@ -1,7 +1,7 @@
 """What each phase is: one row per phase, from which everything follows that depends on the phase.
 
 In:   nothing. Out: `PHASES`; `phases_where` picks phases by what their rows say, in the order of the way.
-Elsewhere: which step leads where (phases.py), who acts in a phase (acts.py). docs/phases.md prints the table.
+Elsewhere: which step leads where (phases.py), who acts in a phase (work/acts.py). docs/phases.md prints the table.
 Rules: no other module lists phases (tests/unit/test_phase_lists.py). What follows from other columns is a property.
 """
 
@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from state_machine.policy import undo_texts
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo_texts import Undo
 from state_machine.policy.wanted import EITHER_MODE, KRAFT_MODE, ZOOKEEPER_MODE, Voters, WantedModes
 

@@ -33,7 +33,15 @@ from state_machine.policy.gates import (
     takeover_may_begin,
     zookeeper_is_controller,
 )
-from state_machine.policy.road_gates import (
+from state_machine.policy.gates_back import (
+    brokers_may_return,
+    cluster_has_returned,
+    cluster_may_return,
+    controllers_may_return,
+    rollback_may_be_cancelled,
+    stock_is_in_place,
+)
+from state_machine.policy.gates_forward import (
     controllers_are_replaced,
     finalize_evidence,
     finalize_is_committed,
@@ -41,14 +49,6 @@ from state_machine.policy.road_gates import (
     may_raise_version,
     may_replace_controllers,
     may_roll_brokers,
-)
-from state_machine.policy.way_back_gates import (
-    brokers_may_return,
-    cluster_has_returned,
-    cluster_may_return,
-    controllers_may_return,
-    rollback_may_be_cancelled,
-    stock_is_in_place,
 )
 
 

@@ -2,7 +2,7 @@
 
 In:   a migration and the others with the same `/cluster/id`.
 Out:  the one that keeps it from going on, if any.
-Elsewhere: how a cluster id is read (observe.py), what closes by it (gates.py, acts.py).
+Elsewhere: how a cluster id is read (observe.py), what closes by it (gates.py, work/acts.py).
 Rule: the one that is further has the cluster; of two that are as far, the older one. One that went back has nothing.
 """
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.fleet.render import FileKind
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll
 
 
 @dataclass(frozen=True, slots=True)

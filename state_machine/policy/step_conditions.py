@@ -1,8 +1,8 @@
 """What has to hold of the cluster in each step of the road: one list for its gate, each stop and each start.
 
 In:   `Evidence`, and which rolling restart. Out: the conditions of the list that count at that moment.
-Elsewhere: what else a gate asks (road_gates.py), what is asked of the node that was started, and the ways back, which
-ask less on purpose (rolling/ways_back.py), that a node counts as whole with the list only (migrator.fleet.roll).
+Elsewhere: what else a gate asks (gates_forward.py), what is asked of the node that was started, and the ways back,
+which ask less on purpose (rolling/ways_back.py), that a node counts as whole with the list only (migrator.fleet.roll).
 Rules: a condition about the cluster is added to a list here, and to nothing else: then it closes the gate, stops no
 further node, and lets no node count as whole. What does not count at one of the three stands here with its reason.
 """
@@ -15,9 +15,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from migrator.model.verdict import Condition
-from state_machine.policy.gates import Evidence, Holder
-from state_machine.policy.later import no_later_kafka
-from state_machine.policy.road_conditions import (
+from state_machine.policy.conditions import (
     a_broker_is_controller,
     canary_is_well,
     claim_is_ours,
@@ -35,7 +33,9 @@ from state_machine.policy.road_conditions import (
     voters_follow,
     zookeeper_follows,
 )
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
+from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.later import no_later_kafka
 
 Asked: TypeAlias = Callable[[Evidence], tuple[Condition, ...]]
 

@@ -2,8 +2,8 @@
 
 In:   `RoadEvidence`. Out: conditions. Forward they hold a restart until somebody accepts it by name; on a way back they
 only say it, since nobody waits for a consent in a fire.
-Elsewhere: counting (migrator.model.at_a_stop), partitions that lack replicas already (road_conditions.py; on the way
-back road/emergency/stops.py), the words (Z2K-1061, Z2K-4242), waivers (migrator.fleet.inventory).
+Elsewhere: counting (migrator.model.at_a_stop), partitions that lack replicas already (conditions.py; on the way
+back rollback/stops.py), the words (Z2K-1061, Z2K-4242), waivers (migrator.fleet.inventory).
 Rules: one waiver for the cluster accepts all of a kind; one with a node accepts what the stop of that broker takes.
 """
 
@@ -18,7 +18,7 @@ from migrator.findings.road import FILES_NOT_READ, NEEDS_EVERY_REPLICA
 from migrator.model.at_a_stop import TakenAtStop, values_of
 from migrator.model.verdict import Condition
 from state_machine.facts.accepted import WaiverFact
-from state_machine.policy.road_observations import RoadEvidence
+from state_machine.policy.fleet_evidence import RoadEvidence
 
 OFFLINE: Final = "no restart takes a partition offline"
 REFUSED: Final = "no restart takes a partition below its minimum ISR"

@@ -12,13 +12,13 @@ from typing import Final
 
 from migrator.model.verdict import Verdict
 from state_machine.policy.finalize_gates import can_be_given_up
+from state_machine.policy.fleet_evidence import RoadEvidence, WayBack
 from state_machine.policy.gates import Evidence
+from state_machine.policy.gates_back import brokers_may_return, controllers_may_return
 from state_machine.policy.later import NO_LATER, LaterObserved
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
-from state_machine.policy.road_observations import RoadEvidence, WayBack
 from state_machine.policy.undo_texts import CANCEL, LATER, NOT_BEGUN, RETIRED, Undo
-from state_machine.policy.way_back_gates import brokers_may_return, controllers_may_return
 
 
 def undo_of(

@@ -2,7 +2,7 @@
 
 In:   nothing. Out: `WantedModes`.
 Elsewhere: which phase wants what (phase_table.py), what is observed of the nodes (api/nodes.py), what a step requires
-(gates.py, road_gates.py).
+(gates.py, gates_forward.py).
 Rules: a node is wrong only by what its phase wants. A broker in KRaft mode is wrong before the takeover and right after
 its restart; stock controllers answer at no control port, and that is no fault of theirs.
 """

@@ -20,20 +20,20 @@ from migrator.fleet.roll import REACHED_BY, RECORDED_BEFORE, NodeAct, Reached, R
 from migrator.model.image import EMPTY, Image
 from migrator.model.verdict import Verdict
 from state_machine.clusters.observe import ClusterObserver
+from state_machine.nodes.cluster_lock import ClusterLocks
+from state_machine.nodes.identity import confirm
+from state_machine.nodes.restart_evidence import ready_before, whole_since
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.outcome import Blocked, Outcome, Waiting
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.rolls import ROLLS
-from state_machine.road.cluster_lock import ClusterLocks
-from state_machine.road.identity.hosts import confirm
-from state_machine.road.restart_evidence import ready_before, whole_since
 from state_machine.rolling import journal
 from state_machine.rolling.kind import RollKind
 from state_machine.rolling.registrations import registered_now
 from state_machine.rolling.round import Means, NodeTask, RollWork, Round, Running
 from state_machine.rolling.table import KINDS
 from state_machine.rolling.unsent_registrations import before_its_second_stop
-from state_machine.store import Snapshot, Store
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot, Store
+from state_machine.rows.tables import RoadNode
 
 log = structlog.get_logger()
 

@@ -1,7 +1,7 @@
 """BACK: brokers go back into ZooKeeper mode, while our controllers lead.
 
 In:   a `Round`. Out: as the methods of `RollKind`.
-Elsewhere: which brokers (road/way_back.py), their files (road/broker_back.py).
+Elsewhere: which brokers (rollback/plan.py), their files (rollback/previous_file.py).
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from migrator.model.verdict import Condition, Verdict
+from state_machine.policy.conditions import claim_is_ours, road_of, zookeeper_follows
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
-from state_machine.policy.road_conditions import claim_is_ours, road_of, zookeeper_follows
-from state_machine.policy.road_observations import Roll
-from state_machine.policy.way_back_gates import zookeeper_mode_is_possible
-from state_machine.road.emergency.left_out import without_answer
-from state_machine.road.emergency.stops import broker_may_stop
-from state_machine.road.way_back import into_zookeeper_mode
+from state_machine.policy.gates_back import zookeeper_mode_is_possible
+from state_machine.rollback.left_out import without_answer
+from state_machine.rollback.plan import into_zookeeper_mode
+from state_machine.rollback.stops import broker_may_stop
 from state_machine.rolling.node_conditions import broker_whole
 from state_machine.rolling.round import Round
 from state_machine.rolling.ways_back import WayBackKind, in_any_case
-from state_machine.store import Snapshot
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 
 
 class BackRoll(WayBackKind):

@@ -1,8 +1,8 @@
 """FINAL: stock controllers restart without the migration flag. The first of these starts cannot be undone.
 
 In:   a `Round`, a `NodeTask`. Out: as the methods of `RollKind`.
-Elsewhere: the intent before the first stop (state_machine/road_acts.py), a finalize that is given up before any start
-(road/finalize/give_up.py): its nodes are put back to their file with the flag.
+Elsewhere: the intent before the first stop (work/acts_after_dual_write.py), a finalize that is given up before any
+start (finish/give_up.py): its nodes are put back to their file with the flag.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from migrator.findings.road import STEP_FAILED
 from migrator.fleet.actuator import Instruction
 from migrator.fleet.guard import finalize_token
 from migrator.model.verdict import Condition
-from state_machine.policy.road_observations import Roll
-from state_machine.road.finalize import give_up
+from state_machine.finish import give_up
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.node_conditions import controller_whole
 from state_machine.rolling.round import NodeTask, Round
 from state_machine.rolling.stock import StockControllers
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 
 
 class FinalRoll(StockControllers):

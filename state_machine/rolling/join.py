@@ -1,7 +1,7 @@
 """JOIN: brokers get the migration settings, and what is special about this rolling restart.
 
 In:   a snapshot, a broker, its present file. Out: conditions; columns of the journal.
-Elsewhere: the rolling restart itself (kind.py), what has to hold before each broker (policy/road_gates.py), the
+Elsewhere: the rolling restart itself (kind.py), what has to hold before each broker (policy/gates_forward.py), the
 partitions, which stand in ZooKeeper by then (clusters/zookeeper_partitions.py).
 Rules: a broker that has joined already is whole and is not restarted. One that goes back gets exactly its previous
 file, with which it does not register with our controllers at all.
@@ -18,14 +18,14 @@ from migrator.fleet.render import FileKind
 from migrator.fleet.roll import RollStep
 from migrator.model.verdict import Condition
 from state_machine.clusters.log_observer import LogBroker
-from state_machine.policy.road_conditions import replicas_are_settled, replicas_are_whole
-from state_machine.policy.road_observations import Roll
-from state_machine.road.fleet import Fleet, FleetNode
+from state_machine.nodes.fleet import Fleet, FleetNode
+from state_machine.policy.conditions import replicas_are_settled, replicas_are_whole
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.kind import RollKind
 from state_machine.rolling.node_conditions import broker_whole
 from state_machine.rolling.round import NodeTask, Round
-from state_machine.store import Snapshot
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 
 
 class JoinRoll(RollKind):

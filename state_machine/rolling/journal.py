@@ -12,12 +12,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from migrator.fleet.roll import RollEntry, RollStep
-from state_machine.policy.road_observations import Roll
+from state_machine.nodes.fleet import FleetNode
+from state_machine.nodes.restart_evidence import add_evidence
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.rolls import ROLLS, facts_of
-from state_machine.road.fleet import FleetNode
-from state_machine.road.restart_evidence import add_evidence
-from state_machine.store import Store
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Store
+from state_machine.rows.tables import RoadNode
 
 
 def begin(

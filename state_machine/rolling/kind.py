@@ -21,23 +21,23 @@ from migrator.fleet.actuator import Instruction, Performed
 from migrator.fleet.files import Present, read_present, write_file
 from migrator.fleet.render import FileKind
 from migrator.model.verdict import Condition, Verdict
+from state_machine.nodes.disks import look_at_disks
+from state_machine.nodes.fleet import FleetNode
+from state_machine.nodes.restart_evidence import file_change
+from state_machine.policy.conditions import claim_is_ours, log_is_observed, road_of
+from state_machine.policy.fleet_evidence import BROKERS, Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Waiting
-from state_machine.policy.road_conditions import claim_is_ours, log_is_observed, road_of
-from state_machine.policy.road_observations import BROKERS, Roll
 from state_machine.policy.rolls import ROLLS, RollRow
 from state_machine.policy.step_conditions import When, conditions_of
 from state_machine.policy.taken import restarts_are_accepted
-from state_machine.road.broker_back import write_back
-from state_machine.road.disks import look_at_disks
-from state_machine.road.emergency.repaired import whole_file
-from state_machine.road.fleet import FleetNode
-from state_machine.road.restart_evidence import file_change
+from state_machine.rollback.previous_file import write_back
+from state_machine.rollback.repaired import whole_file
 from state_machine.rolling import registrations
 from state_machine.rolling.node_conditions import broker_whole, controller_whole, own_process
 from state_machine.rolling.round import NodeSeen, NodeTask, Round
-from state_machine.store import Snapshot
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 
 log = structlog.get_logger()
 

@@ -1,7 +1,7 @@
 """KRAFT: brokers go into KRaft mode.
 
 In:   a `NodeTask`. Out: as the methods of `RollKind`.
-Elsewhere: what a broker that goes back alone gets (road/broker_back.py).
+Elsewhere: what a broker that goes back alone gets (rollback/previous_file.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from migrator.findings.road import NODE_NOT_AS_JOURNAL
 from migrator.fleet.files import Present
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.kind import RollKind
 from state_machine.rolling.round import NodeTask
 

@@ -22,14 +22,14 @@ from migrator.fleet.files import checksum_of
 from migrator.fleet.roll import UNDER_WAY, NodeNow, RollStep
 from migrator.model.image import Image
 from migrator.model.verdict import Condition
-from state_machine.policy.road_observations import BROKERS
+from state_machine.nodes.disks import look_at_disks
+from state_machine.nodes.fleet import FleetNode
+from state_machine.nodes.identity import not_ended
+from state_machine.policy.fleet_evidence import BROKERS
 from state_machine.policy.rolls import facts_of
-from state_machine.road.disks import look_at_disks
-from state_machine.road.fleet import FleetNode
-from state_machine.road.identity.hosts import not_ended
 from state_machine.rolling.kind import RollKind
 from state_machine.rolling.round import Means, NodeLook, NodeSeen, Round
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 
 log = structlog.get_logger()
 

@@ -2,7 +2,8 @@
 
 In:   a snapshot with its evidence, and which roll. Out: an `Outcome`; rows of the journal.
 Elsewhere: what to do next (migrator.fleet.roll), acts (acts.py), looks at hosts (looks.py), racks (racks.py), what
-differs between kinds of rolls (kind.py, table.py), which roll a phase wants (state_machine/road_acts.py).
+differs between kinds of rolls (kind.py, table.py), which roll a phase wants
+(work/acts_after_dual_write.py).
 Rules: one act at a time and per migration, on a thread; the loop goes on meanwhile. It knows no kind of roll by name.
 """
 
@@ -34,18 +35,18 @@ from migrator.fleet.roll import (
     decide_each,
 )
 from migrator.model.verdict import Verdict
+from state_machine.children.processes import Launcher
 from state_machine.clusters.observe import ClusterObserver
+from state_machine.nodes.calls import HostThreads
+from state_machine.nodes.cluster_lock import ClusterLocks
+from state_machine.nodes.fleet import Fleet, Fleets
+from state_machine.nodes.replicas import ReplicasSeen, read_replicas
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Blocked, Outcome, Waiting, said_of_several
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.rolls import ROLLS
-from state_machine.processes import Launcher
-from state_machine.road.cluster_lock import ClusterLocks
-from state_machine.road.emergency.left_out import left_out
-from state_machine.road.emergency.stops import Quiet
-from state_machine.road.fleet import Fleet, Fleets
-from state_machine.road.hosts.calls import HostThreads
-from state_machine.road.replicas import ReplicasSeen, read_replicas
+from state_machine.rollback.left_out import left_out
+from state_machine.rollback.stops import Quiet
 from state_machine.rolling import journal
 from state_machine.rolling.acts import NodeActs
 from state_machine.rolling.looks import HostLooks, are_together
@@ -53,9 +54,9 @@ from state_machine.rolling.racks import Racks, naming_racks
 from state_machine.rolling.registrations import incarnation
 from state_machine.rolling.round import Means, RollWork, Round, log_of
 from state_machine.rolling.table import KINDS
+from state_machine.rows.store import Snapshot, Store
+from state_machine.rows.tables import RoadNode
 from state_machine.settings import ServiceSettings
-from state_machine.store import Snapshot, Store
-from state_machine.tables import RoadNode
 
 
 class Roller:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from migrator.fleet.actuator import ProcessState
 from migrator.model.verdict import Condition
-from state_machine.policy.road_conditions import replicas_are_settled, replicas_are_whole
-from state_machine.road.emergency.stops import broker_is_in_sync
+from state_machine.policy.conditions import replicas_are_settled, replicas_are_whole
+from state_machine.rollback.stops import broker_is_in_sync
 from state_machine.rolling.round import Round
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 
 
 def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition, ...]:

@@ -1,7 +1,7 @@
 """ORIGINAL: after the claim is gone, brokers get their file from before the migration. No log says anything any more.
 
 In:   a `Round`. Out: as the methods of `RollKind`.
-Elsewhere: how whole the replicas are, as clients see it (road/replicas.py), which brokers (road/way_back.py).
+Elsewhere: how whole the replicas are, as clients see it (nodes/replicas.py), which brokers (rollback/plan.py).
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from functools import partial
 
 from migrator.model.verdict import Condition, Verdict
+from state_machine.nodes.fleet import FleetNode
+from state_machine.nodes.replicas import ReplicasWatch
+from state_machine.policy.conditions import canary_is_well, nothing_waits_for_restart
+from state_machine.policy.fleet_evidence import BROKERS, Roll
 from state_machine.policy.gates import Evidence, Holder
-from state_machine.policy.road_conditions import canary_is_well, nothing_waits_for_restart
-from state_machine.policy.road_observations import BROKERS, Roll
-from state_machine.policy.way_back_gates import claim_is_gone
-from state_machine.road.emergency.stops import takes_nothing
-from state_machine.road.fleet import FleetNode
-from state_machine.road.replicas import ReplicasWatch
-from state_machine.road.way_back import to_original_file
+from state_machine.policy.gates_back import claim_is_gone
+from state_machine.rollback.plan import to_original_file
+from state_machine.rollback.stops import takes_nothing
 from state_machine.rolling.node_conditions import own_process
 from state_machine.rolling.round import NodeSeen, Round
 from state_machine.rolling.ways_back import WayBackKind
-from state_machine.store import Snapshot
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 
 
 class OriginalRoll(WayBackKind):

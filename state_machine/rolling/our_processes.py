@@ -13,11 +13,11 @@ from migrator.findings.finding import words_of
 from migrator.findings.road import CONTROLLER_NOT_LEFT
 from migrator.findings.service import CONTROLLER_NOT_REACHED, STOPPED_ELSEWHERE
 from migrator.fleet.actuator import Instruction
+from state_machine.children.processes import Launcher
 from state_machine.clusters.remote_ports import accepts
-from state_machine.processes import Launcher
 from state_machine.rolling.kind import performed
 from state_machine.rolling.round import NodeTask
-from state_machine.store import Snapshot
+from state_machine.rows.store import Snapshot
 from state_machine.times.process_mark import process_mark
 
 LEAVE_S: Final = 60.0

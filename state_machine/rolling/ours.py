@@ -1,8 +1,8 @@
 """OURS: our controllers in the place of stock again, the first part of a rollback: when one of them is there.
 
 In:   a `Round` with its evidence; a controller that is stopped. Out: conditions, columns of the journal.
-Elsewhere: which controllers (road/controllers_back.py), the order of acts (migrator.fleet.roll), the file
-(road/broker_back.py), who starts our processes (supervisor.py), when that is possible (policy/way_back_gates.py).
+Elsewhere: which controllers (rollback/controllers_back.py), the order of acts (migrator.fleet.roll), the file
+(rollback/previous_file.py), who starts our processes (supervisor.py), when that is possible (policy/gates_back.py).
 Rules: the actuator stops the stock controller and does not start it again; the supervisor starts ours, as before stock
 came, once the journal has STARTED.
 """
@@ -19,24 +19,24 @@ from migrator.fleet.render import FileKind
 from migrator.fleet.roll import RollStep
 from migrator.fleet.ruins import is_ruin
 from migrator.model.verdict import Condition, Verdict
+from state_machine.children.supervisor import QUICK_ENDS_MAX
+from state_machine.nodes.fleet import Fleet, FleetNode
+from state_machine.nodes.restart_evidence import file_change
+from state_machine.policy.conditions import claim_is_ours, guards_are_proven, road_of, zookeeper_follows
+from state_machine.policy.fleet_evidence import RoadEvidence, Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Waiting
-from state_machine.policy.road_conditions import claim_is_ours, guards_are_proven, road_of, zookeeper_follows
-from state_machine.policy.road_observations import RoadEvidence, Roll
-from state_machine.road import controllers_back
-from state_machine.road.emergency.left_out import without_answer
-from state_machine.road.emergency.repaired import kept_file
-from state_machine.road.emergency.stops import controller_may_stop
-from state_machine.road.fleet import Fleet, FleetNode
-from state_machine.road.restart_evidence import file_change
-from state_machine.road.way_back import kept_for
+from state_machine.rollback import controllers_back
+from state_machine.rollback.left_out import without_answer
+from state_machine.rollback.plan import kept_for
+from state_machine.rollback.repaired import kept_file
+from state_machine.rollback.stops import controller_may_stop
 from state_machine.rolling.journal import is_sent_back
 from state_machine.rolling.our_processes import ours_runs, stop_with_ours
 from state_machine.rolling.round import NodeSeen, NodeTask, Round
 from state_machine.rolling.ways_back import WayBackKind, in_any_case
-from state_machine.store import Snapshot
-from state_machine.supervisor import QUICK_ENDS_MAX
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 
 
 class OursRoll(WayBackKind):

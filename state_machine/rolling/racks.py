@@ -18,15 +18,15 @@ from migrator.findings.road import RACK_ONE_BY_ONE
 from migrator.fleet.roll import NodeAct, RollEntry, RollStep, of_one_rack
 from migrator.model.at_a_stop import lost_without
 from migrator.model.verdict import Condition, Verdict
+from state_machine.nodes.restart_evidence import ready_before
 from state_machine.policy.outcome import Outcome, Waiting, said_of_several
-from state_machine.road.restart_evidence import ready_before
 from state_machine.rolling import journal
 from state_machine.rolling.acts import NodeActs
 from state_machine.rolling.registrations import registered_now
 from state_machine.rolling.round import Means, RollWork, Round
 from state_machine.rolling.table import KINDS
-from state_machine.store import Store
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Store
+from state_machine.rows.tables import RoadNode
 
 log = structlog.get_logger()
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from state_machine.policy.road_observations import BROKERS
-from state_machine.road.fleet import FleetNode
+from state_machine.nodes.fleet import FleetNode
+from state_machine.policy.fleet_evidence import BROKERS
 from state_machine.rolling.round import log_of
-from state_machine.store import Snapshot
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 
 SILENT_MS: Final = 10_000
 """A voter that fetched nothing for so long is not counted as present."""

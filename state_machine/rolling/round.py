@@ -20,21 +20,21 @@ from migrator.fleet.repeatable import Repeats
 from migrator.fleet.roll import NodeAct
 from migrator.model.image import Image
 from migrator.model.verdict import Condition
+from state_machine.children.processes import Launcher
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.facts.accepted import WaiverFact
+from state_machine.nodes.calls import HostThreads
+from state_machine.nodes.fleet import Fleet, FleetNode
+from state_machine.nodes.replicas import ReplicasSeen, ReplicasWatch
+from state_machine.policy.conditions import road_of
+from state_machine.policy.fleet_evidence import RoadEvidence, Roll
 from state_machine.policy.gates import Evidence
-from state_machine.policy.road_conditions import road_of
-from state_machine.policy.road_observations import RoadEvidence, Roll
 from state_machine.policy.rolls import ROLLS, RollRow
-from state_machine.processes import Launcher
-from state_machine.road.emergency.stops import Quiet
-from state_machine.road.fleet import Fleet, FleetNode
-from state_machine.road.hosts.calls import HostThreads
-from state_machine.road.replicas import ReplicasSeen, ReplicasWatch
+from state_machine.rollback.stops import Quiet
 from state_machine.rolling.unsent_registrations import UnsentRegistrations
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 from state_machine.settings import ServiceSettings
-from state_machine.store import Snapshot
-from state_machine.tables import RoadNode
 
 
 @dataclass(frozen=True, slots=True)

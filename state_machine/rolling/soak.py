@@ -1,11 +1,11 @@
 """SOAK: stock controllers restart as they are.
 
-Elsewhere: the rest of that phase (road/soak.py).
+Elsewhere: the rest of that phase (finish/soak.py).
 """
 
 from __future__ import annotations
 
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.stock import StockControllers
 
 

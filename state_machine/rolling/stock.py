@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from migrator.fleet.actuator import ProcessState
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.kind import RollKind
 from state_machine.rolling.our_processes import ours_runs, stop_with_ours
 from state_machine.rolling.round import NodeSeen, NodeTask, Round
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 
 
 class StockControllers(RollKind):

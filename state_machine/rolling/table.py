@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from migrator.model.verdict import Verdict
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
-from state_machine.policy.road_observations import Roll
 from state_machine.rolling.back import BackRoll
 from state_machine.rolling.final import FinalRoll
 from state_machine.rolling.join import JoinRoll

@@ -13,7 +13,7 @@ from typing import Final
 
 from migrator.fleet.roll import RollStep
 from state_machine.clusters.log_observer import LogObservation, LogVoter
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 from state_machine.times.stretches import UNOBSERVED_S
 
 UNSENT_S: Final = 30.0

@@ -1,8 +1,8 @@
 """What the rolls of a way back share: only nodes that need it, each judged by itself, with a file that was kept.
 
 In:   a `Round`, a `NodeTask`. Out: as the methods of `RollKind`.
-Elsewhere: what the stop of one node takes away (road/emergency/stops.py), who is left out (road/emergency/left_out.py),
-the files (road/broker_back.py), which nodes need it (road/way_back.py).
+Elsewhere: what the stop of one node takes away (rollback/stops.py), who is left out (rollback/left_out.py),
+the files (rollback/previous_file.py), which nodes need it (rollback/plan.py).
 Rules: what is broken already holds nobody. Two nodes are never away at once.
 """
 
@@ -13,23 +13,23 @@ from typing import Any
 
 from migrator.fleet.render import FileKind
 from migrator.model.verdict import Condition, Verdict
+from state_machine.nodes.fleet import FleetNode
+from state_machine.policy.conditions import canary_is_well, log_is_observed, road_of
+from state_machine.policy.fleet_evidence import BROKERS
 from state_machine.policy.gates import Evidence
 from state_machine.policy.later import no_later_kafka
 from state_machine.policy.outcome import Waiting
-from state_machine.policy.road_conditions import canary_is_well, log_is_observed, road_of
-from state_machine.policy.road_observations import BROKERS
 from state_machine.policy.step_conditions import zookeeper_answers
 from state_machine.policy.taken import restarts_take
-from state_machine.road.broker_back import prepare_before, write_before
-from state_machine.road.emergency.left_out import in_turn, without_answer
-from state_machine.road.emergency.stops import host_answers
-from state_machine.road.fleet import FleetNode
-from state_machine.road.way_back import kept_for, left_half_way
+from state_machine.rollback.left_out import in_turn, without_answer
+from state_machine.rollback.plan import kept_for, left_half_way
+from state_machine.rollback.previous_file import prepare_before, write_before
+from state_machine.rollback.stops import host_answers
 from state_machine.rolling import registrations
 from state_machine.rolling.kind import RollKind, disks_said
 from state_machine.rolling.round import NodeTask, Round
-from state_machine.store import Snapshot
-from state_machine.tables import RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import RoadNode
 
 
 class WayBackKind(RollKind, ABC):

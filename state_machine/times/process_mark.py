@@ -1,7 +1,7 @@
 """When a process began, as the kernel tells it: with its number, the identity of a process that is not ours any more.
 
 In:   a process id. Out: its mark; none where no such process lives.
-Elsewhere: which processes are controllers (processes.py, supervisor.py), whose token is shown (access.py).
+Elsewhere: which processes are controllers (children/processes.py, supervisor.py), whose token is shown (access.py).
 """
 
 from __future__ import annotations

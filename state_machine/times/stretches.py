@@ -2,7 +2,7 @@
 
 In:   moments of observations, one after the other. Out: an `ObservedTime`: seconds, how many observations, the longest
       pause.
-Elsewhere: what is observed (clusters/observe.py, road/soak.py), what gates want of it (policy/).
+Elsewhere: what is observed (clusters/observe.py, finish/soak.py), what gates want of it (policy/).
 Rules: what lies between two observations counts only when both are of one life of the service and at most
 `UNOBSERVED_S` apart, by its steady clock and by the wall clock: a host that slept stops the steady one. What counts is
 the shorter of the two. So a time is never longer than what was observed; a step of the wall clock can only end it.

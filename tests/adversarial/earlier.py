@@ -27,13 +27,14 @@ DEADLINE_S: Final = 120.0
 PATH_OF_CODE: Final = "PYTHONPATH"
 ASKS: Final = """
 import json, api, migrator.node, state_machine, state_machine.settings as settings
+from pathlib import Path
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from state_machine.database import HERE
+[steps] = Path(state_machine.__file__).parent.rglob("alembic.ini")
 print(json.dumps({
     "files": [api.__file__, migrator.node.__file__, state_machine.__file__],
     "settings": list((getattr(settings, "ServiceSettings", None) or settings.Settings).model_fields),
-    "schema": ScriptDirectory.from_config(Config(HERE / "alembic.ini")).get_current_head(),
+    "schema": ScriptDirectory.from_config(Config(steps)).get_current_head(),
 }))
 """
 

@@ -22,12 +22,12 @@ from migrator.findings.finding import FindingError
 from migrator.findings.service import ROUND_FAILED
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import write
-from state_machine.database import open_database
-from state_machine.database_claim import ClaimLost, claim_database
-from state_machine.observations import findings, record_outcome
 from state_machine.policy.outcome import Waiting
-from state_machine.store import NewOperation, Store
-from state_machine.tables import Base, FindingRow
+from state_machine.rows.database import open_database
+from state_machine.rows.database_claim import ClaimLost, claim_database
+from state_machine.rows.observations import findings, record_outcome
+from state_machine.rows.store import NewOperation, Store
+from state_machine.rows.tables import Base, FindingRow
 from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
 from tests.e2e.test_service import BACK, HELD, ROAD, STEP_DEADLINE_S, ServiceUnderTest, assert_sound, links
 from tests.support.old_databases import in_the_soak

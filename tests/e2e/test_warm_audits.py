@@ -21,7 +21,7 @@ from migrator.audit.warm_process import living
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from state_machine.audits.warm_audits import SCRATCH, WarmAudits
-from state_machine.commands import Result
+from state_machine.children.commands import Result
 from tests.e2e.support import wait_for
 from tests.e2e.test_audit_engines import ENCODER, ZOOKEEPER_PLANTS, Cluster, assert_nothing_secret_in, command, seeded
 from tests.e2e.test_cli import a_controller_file

@@ -17,9 +17,9 @@ from typing import Final
 
 from migrator.findings.road import FILES_NOT_READ, LOSS_NOT_ACCEPTED, NODE_HOLDS_WAY_BACK
 from migrator.fleet.roll import RollStep
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
-from state_machine.road.emergency.stops import MAJORITY
+from state_machine.rollback.stops import MAJORITY
 from tests.estate.faults import Plan, Story
 from tests.estate.run import Operator, Result, run
 from tests.estate.world import BROKERS, NODES, EstateWorld

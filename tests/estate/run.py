@@ -19,10 +19,10 @@ from typing import Final
 
 from migrator.findings.road import LOSS_NOT_ACCEPTED, NODE_NOT_AS_JOURNAL
 from migrator.fleet.roll import RollStep
-from state_machine.observations import findings
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
-from state_machine.tables import Operation
+from state_machine.rows.observations import findings
+from state_machine.rows.tables import Operation
 from tests.estate.calls import LifeEnded, in_place
 from tests.estate.faults import Fault, Plan, Story
 from tests.estate.world import BROKERS, NODES, EstateWorld, without_zookeeper

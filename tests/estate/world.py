@@ -28,16 +28,16 @@ from sqlalchemy import select
 from migrator.fleet.connections.control_directory import control_directory
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.strict_yaml import load_yaml
-from state_machine import road_acts
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, LogVoter
+from state_machine.finish import backups
+from state_machine.finish.intent import FinalizeIntent
+from state_machine.nodes.replicas import ReplicasSeen
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
-from state_machine.road import backups
-from state_machine.road.intent import FinalizeIntent
-from state_machine.road.replicas import ReplicasSeen
-from state_machine.tables import Migration, RoadNode
+from state_machine.rows.tables import Migration, RoadNode
 from state_machine.times.row_clock import RowClock
+from state_machine.work import acts_after_dual_write
 from tests.estate.calls import LIFE, Calls, LifeEnded
 from tests.estate.faults import Plan
 from tests.estate.hosts import UNIT, Host, build_network
@@ -587,7 +587,7 @@ def without_zookeeper(world: EstateWorld) -> Iterator[None]:
         return text
 
     of_backups: Any = backups
-    of_acts: Any = road_acts
+    of_acts: Any = acts_after_dual_write
     before = (of_backups.ZkSession, of_backups.export, of_acts.write_intent)
     of_backups.ZkSession, of_backups.export, of_acts.write_intent = _NoSession, exported, intended
     try:

@@ -34,8 +34,8 @@ from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.multi import ERROR_NAMES, Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
-from state_machine.driver_history import meaning
 from state_machine.policy.phases import PEOPLE, Phase, Trigger, look_up, way
+from state_machine.work.driver_history import meaning
 from tests.scenarios.story import Stage
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 

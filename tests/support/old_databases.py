@@ -8,8 +8,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Executable, insert, text
 
-from state_machine.database import HERE, WRITES, make_engine
-from state_machine.tables import ObservationRow
+from state_machine.rows.database import HERE, WRITES, make_engine
+from state_machine.rows.tables import ObservationRow
 
 FILES_OF_0003: Final[dict[str, Any]] = {
     "at": 5.0,

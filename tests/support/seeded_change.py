@@ -27,12 +27,14 @@ from state_machine.clusters.observe import Gap, Observation
 from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.canary import CanaryFact, CanaryFigures
 from state_machine.facts.nodes import AboutNode
-from state_machine.observations import RoundObservation, record_observation
+from state_machine.nodes.fleet import FleetNode
+from state_machine.nodes.restart_evidence import file_change, ready_before, whole_since
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import WAY_FORWARD
 from state_machine.policy.phases import Phase, Trigger
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.rolls import facts_of
-from state_machine.road.documents import (
+from state_machine.rolling import journal
+from state_machine.rows.documents import (
     CANARY,
     FILES,
     RESTARTS,
@@ -45,12 +47,10 @@ from state_machine.road.documents import (
     ZnodesDocument,
     ZooKeeperEndDocument,
 )
-from state_machine.road.fleet import FleetNode
-from state_machine.road.restart_evidence import file_change, ready_before, whole_since
-from state_machine.rolling import journal
+from state_machine.rows.observations import RoundObservation, record_observation
+from state_machine.rows.store import Store
+from state_machine.rows.tables import Approval, AuditRun, Migration, Operation, PhaseEvent
 from state_machine.settings import ServiceSettings
-from state_machine.store import Store
-from state_machine.tables import Approval, AuditRun, Migration, Operation, PhaseEvent
 from tests.support.stores import a_store
 
 BEGAN: Final = 1_795_500_000.0

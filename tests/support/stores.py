@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sqlalchemy import event
 
-from state_machine.database import WRITES, make_engine
-from state_machine.store import Store
-from state_machine.tables import Base
+from state_machine.rows.database import WRITES, make_engine
+from state_machine.rows.store import Store
+from state_machine.rows.tables import Base
 
 
 def a_store(directory: Path) -> Store:

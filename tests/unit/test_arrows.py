@@ -256,6 +256,24 @@ def test_the_parts_of_a_controller_process_stand_in_their_order() -> None:
     assert not turned, "\n".join(turned)
 
 
+SERVICE: Final = (
+    *("facts", "times", "policy", "clusters", "origins", "settings", "access"),
+    *("rows", "trouble", "children", "audits", "nodes", "finish", "rollback", "rolling"),
+    *("evidence", "work", "change", "service"),
+)
+"""The parts of the service, lowest first, as docs/architecture.md has them."""
+
+
+def test_the_parts_of_the_service_stand_in_their_order() -> None:
+    turned = [
+        f"{part} -> {target}"
+        for part, targets in parts("state_machine").items()
+        for target in sorted(targets)
+        if SERVICE.index(target) >= SERVICE.index(part)
+    ]
+    assert not turned, "\n".join(turned)
+
+
 def test_the_log_of_a_quorum_has_one_reader() -> None:
     """Beside the voters, who fetch from each other. There were two, and only one of them knew snapshots."""
     asking = {

@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 MAY_LIST: Final = {
     "state_machine/policy/phase_table.py": "the table",
     "state_machine/policy/phases.py": "the steps between phases",
-    "state_machine/acts.py": "which method acts in a phase",
+    "state_machine/work/acts.py": "which method acts in a phase",
 }
 
 

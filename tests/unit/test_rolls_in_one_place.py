@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.table import KINDS
 from tests.support.source_trees import tree_of
 

@@ -1,7 +1,7 @@
 """`zk2kraft demo --rollback-from`: to some point of the road, back with clients at work, and then to the end.
 
 In:   what every demo has (run.py), and the point. Out: the report of `--full` (full.py), with the rollback in it.
-Elsewhere: the road itself (full.py), what the service does in the rollback (state_machine/road/way_back.py).
+Elsewhere: the road itself (full.py), what the service does in the rollback (state_machine/rollback/plan.py).
 The traffic of the first migration stops after the rollback, so that the outside reader can look at everything; another
 one begins then. The second migration has a name and a freshly formatted quorum of its own, as after every rollback.
 """

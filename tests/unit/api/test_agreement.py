@@ -10,7 +10,7 @@ import pytest
 from api.client import Client, ServiceRefused
 from migrator.findings.service import AGREED_TO_ANOTHER
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger, require_named
-from state_machine.tables import Migration, Operation
+from state_machine.rows.tables import Migration, Operation
 from tests.unit.api.service import BASE, Served
 from tests.unit.api.test_client import Wire
 from tests.unit.api.test_rest import assert_problem

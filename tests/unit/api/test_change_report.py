@@ -15,8 +15,8 @@ from api.client import Client
 from api.lines import gate_lines, operation_lines, status_lines
 from api.models import EdgeView, EventView, OperationView, VerdictView
 from state_machine.policy.phases import Phase
-from state_machine.store import find_migration
-from state_machine.tables import RoadNode
+from state_machine.rows.store import find_migration
+from state_machine.rows.tables import RoadNode
 from tests.support.seeded_change import Stage, seeded_change
 from tests.unit.api.service import BASE, Served
 from tests.unit.api.test_client import Wire, document, run

@@ -18,7 +18,7 @@ from api.lines import audit_line
 from api.models import AuditScheduleView, Problem
 from migrator.findings.content import ISR_INCOMPLETE
 from migrator.findings.finding import FindingError
-from state_machine.commands import Result
+from state_machine.children.commands import Result
 from state_machine.policy.phases import Phase
 from tests.unit.api.service import BASE, Served
 from tests.unit.state_machine.fakes import check_that_found, denied, diverged, red_audit

@@ -14,9 +14,9 @@ import pytest
 from api.pages import pages, words
 from migrator.findings.content import ISR_INCOMPLETE, ORPHAN_CONFIG
 from migrator.findings.finding import Occurrence
-from state_machine.commands import Result
+from state_machine.children.commands import Result
 from state_machine.policy.phases import Phase
-from state_machine.store import find_migration
+from state_machine.rows.store import find_migration
 from tests.unit.api.service import Served
 from tests.unit.state_machine.fakes import check_that_found, denied, red_audit
 

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError, ProgrammingError
 
 from state_machine.audits import audit_rows
+from state_machine.children.commands import Result
 from state_machine.clusters.log_observer import LogObservation
-from state_machine.commands import Result
 from state_machine.policy.phases import Phase
-from state_machine.tables import PhaseEvent
+from state_machine.rows.tables import PhaseEvent
 from tests.unit.api.service import Served
 from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 

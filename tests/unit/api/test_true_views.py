@@ -18,8 +18,8 @@ from migrator.model.printable import OBEYED
 from state_machine.audits import audit_rows
 from state_machine.clusters.log_observer import LogObservation, LogVoter
 from state_machine.clusters.observe import ZooKeeperObservation
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
 from tests.unit.api.service import Served
 from tests.unit.api.test_pages import read
 from tests.unit.state_machine.fakes import PASSED_AUDIT

@@ -24,12 +24,12 @@ from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
 from migrator.model.image import EMPTY
 from migrator.model.verdict import Condition, Verdict
+from state_machine.children.commands import Result
+from state_machine.children.processes import Launched
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.log_observer import NOT_KNOWN, LogObservation, VoterLevels
 from state_machine.clusters.observe import ZooKeeperObservation
-from state_machine.commands import Result
 from state_machine.policy.gates import Holder
-from state_machine.processes import Launched
 
 OPEN = Verdict((Condition("everything holds", True, "seen"),))
 BEFORE_COMMIT = ("TAKING_OVER", "COPYING", "AUDITING")

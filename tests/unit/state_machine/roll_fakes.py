@@ -24,18 +24,18 @@ from migrator.model.image import EMPTY
 from migrator.model.verdict import Verdict
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, LogVoter
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
+from state_machine.nodes.fleet import Fleet, FleetNode
+from state_machine.nodes.replicas import ReplicasSeen
+from state_machine.nodes.restart_evidence import ready_before
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.outcome import Outcome
 from state_machine.policy.phase_table import PHASE_OF
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.rolls import ROLLS
-from state_machine.road.fleet import Fleet, FleetNode
-from state_machine.road.replicas import ReplicasSeen
-from state_machine.road.restart_evidence import ready_before
 from state_machine.rolling import acts, journal, loop
 from state_machine.rolling.loop import Roller
-from state_machine.store import Snapshot
-from state_machine.tables import Migration, RoadNode
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import Migration, RoadNode
 from tests.unit.state_machine.world import World
 
 NODES: Final = (3000, 3001, 3002)

@@ -14,15 +14,15 @@ from structlog.testing import capture_logs
 
 from migrator.findings.finding import FindingError
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
-from state_machine import removal
 from state_machine.clusters import observe
 from state_machine.clusters.observe import ClusterObserver, Observation, ZooKeeperEnsemble, ZooKeeperObservation
-from state_machine.database import open_database
-from state_machine.observations import ReportedFinding, RoundObservation, findings, record_observation
 from state_machine.policy.phases import Phase
 from state_machine.policy.rivals import Rival, rival_of
-from state_machine.store import NewOperation, Snapshot
-from state_machine.tables import Base
+from state_machine.rows import removal
+from state_machine.rows.database import open_database
+from state_machine.rows.observations import ReportedFinding, RoundObservation, findings, record_observation
+from state_machine.rows.store import NewOperation, Snapshot
+from state_machine.rows.tables import Base
 from state_machine.trouble import TroubleLog, named
 from tests.unit.state_machine.world import World, a_world
 

@@ -9,7 +9,7 @@ from typing import Any
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import KeptAudit, needed, prune, removable
 from state_machine.policy.phases import Phase
-from state_machine.tables import AuditRun, PhaseEvent
+from state_machine.rows.tables import AuditRun, PhaseEvent
 from tests.unit.state_machine.fakes import FAMILIES, red_audit
 from tests.unit.state_machine.world import a_world
 

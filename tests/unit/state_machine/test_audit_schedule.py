@@ -11,12 +11,12 @@ import pytest
 
 from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
 from state_machine.audits import audit_rows
-from state_machine.commands import Result
-from state_machine.observations import findings
+from state_machine.children.commands import Result
 from state_machine.policy.audit_observations import schedule_checks
 from state_machine.policy.gates import rollback_is_possible
 from state_machine.policy.phases import Phase
-from state_machine.tables import AuditRun
+from state_machine.rows.observations import findings
+from state_machine.rows.tables import AuditRun
 from tests.unit.state_machine.fakes import FAMILIES, PASSED_AUDIT, a_difference, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world
 

@@ -12,16 +12,16 @@ import pytest
 
 from migrator.findings.road import FINALIZE_WAITS
 from migrator.zk import paths
-from state_machine import road_acts
 from state_machine.clusters.observe import ZooKeeperObservation
+from state_machine.evidence.after_dual_write import digest_of
+from state_machine.finish.intent import FinalizeIntent
+from state_machine.nodes.fleet import Fleets
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
-from state_machine.road.documents import INTENT, SOAK, SoakDocument
-from state_machine.road.fleet import Fleets
-from state_machine.road.intent import FinalizeIntent
-from state_machine.road.road_evidence import digest_of
 from state_machine.rolling.journal import begin, record
-from state_machine.tables import Approval, AuditRun, PhaseEvent
+from state_machine.rows.documents import INTENT, SOAK, SoakDocument
+from state_machine.rows.tables import Approval, AuditRun, PhaseEvent
+from state_machine.work import acts_after_dual_write
 from tests.unit.state_machine.test_rolling import codes
 from tests.unit.state_machine.under_stock import NODES, UnderStock
 
@@ -125,7 +125,7 @@ class Finalizing(UnderStock):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finalizing:
     made = Finalizing(tmp_path)
-    monkeypatch.setattr(road_acts, "write_intent", made.write_intent)
+    monkeypatch.setattr(acts_after_dual_write, "write_intent", made.write_intent)
     return made
 
 

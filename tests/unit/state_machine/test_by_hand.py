@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from state_machine.observations import findings
 from state_machine.policy.phases import Phase
+from state_machine.rows.observations import findings
 from tests.support.hands import Hands, leave, now
 from tests.unit.state_machine.test_rolling import BROKERS, FILE
 from tests.unit.state_machine.test_rolling_back import BEFORE, STEPS, RollingBack

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from state_machine import road_acts
-from state_machine.observations import findings
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
+from state_machine.rows.observations import findings
+from state_machine.work import acts_after_dual_write
 from tests.support.hands import Hands
 from tests.unit.state_machine.test_before_finalize import Finalizing
 from tests.unit.state_machine.test_joining import FLAG, PLAIN, Joining
@@ -132,7 +132,7 @@ def test_controllers_are_replaced_restarted_in_the_soak_and_put_back_by_bundles_
 @WHO
 def test_the_finalize_is_made_by_bundles_alone(tmp_path: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world = FinalizingByHand(tmp_path, who)
-    monkeypatch.setattr(road_acts, "write_intent", world.write_intent)
+    monkeypatch.setattr(acts_after_dual_write, "write_intent", world.write_intent)
 
     async def story() -> None:
         await world.to_finalizing()

@@ -15,14 +15,15 @@ import pytest
 from migrator.fleet.inventory import Canary, parse_inventory
 from migrator.model.verdict import Condition
 from state_machine.facts.accepted import WaiverFact
+from state_machine.finish.canary import CanaryTraffic, assignments
+from state_machine.finish.canary_budget import WINDOW_S, CanaryBudget
+from state_machine.nodes.calls import HostThreads
+from state_machine.nodes.kafka_clients import client_settings
+from state_machine.policy.conditions import canary_is_well
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
-from state_machine.policy.road_conditions import canary_is_well
-from state_machine.policy.road_observations import Roll
-from state_machine.road.canary import CanaryTraffic, assignments, client_settings
-from state_machine.road.canary_budget import WINDOW_S, CanaryBudget
-from state_machine.road.hosts.calls import HostThreads
-from state_machine.road_acts import RoadActs, _Work
 from state_machine.rolling.table import cluster_ready
+from state_machine.work.acts_after_dual_write import RoadActs, _Work
 from tests.unit.state_machine.test_road_gates import a_canary, evidence
 from tests.unit.state_machine.test_road_parts import INVENTORY
 
@@ -113,7 +114,7 @@ class FakeClient:
 
 
 def test_traffic_goes_on_after_a_client_that_could_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("state_machine.road.canary.AGAIN_S", 0.02)
+    monkeypatch.setattr("state_machine.finish.canary.AGAIN_S", 0.02)
     made: list[int] = []
 
     def make() -> FakeClient:
@@ -142,8 +143,8 @@ def test_what_a_client_leaves_unanswered_fails_and_keeps_nobody_waiting_for_ever
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client lives for five minutes; then nobody answers for its records any more, and the next one is as good."""
-    monkeypatch.setattr("state_machine.road.canary.CLIENT_LIFE_S", 0.05)
-    monkeypatch.setattr("state_machine.road.canary.ANSWERS_S", -1.0)
+    monkeypatch.setattr("state_machine.finish.canary.CLIENT_LIFE_S", 0.05)
+    monkeypatch.setattr("state_machine.finish.canary.ANSWERS_S", -1.0)
     clients = itertools.chain([FakeClient(deaf=1)], iter(FakeClient, None))
     traffic = CanaryTraffic(Canary(records_per_s=100.0, stall_s=1), 3, lambda: next(clients))
     traffic.start()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.finding import FindingError
+from state_machine.policy.fleet_evidence import Roll, WayBack
 from state_machine.policy.phases import Phase, Trigger, by_name, possible
-from state_machine.policy.road_observations import Roll, WayBack
 from state_machine.policy.undo import undo_of
 from tests.unit.state_machine.test_rolling import BROKERS
 from tests.unit.state_machine.test_rolling_back import RollingBack

@@ -19,8 +19,8 @@ from state_machine.change.facts import read_facts
 from state_machine.change.plan import restarts_of
 from state_machine.change.report import change_report
 from state_machine.change.way_back_times import time_back
+from state_machine.nodes.restart_evidence import restart_documents
 from state_machine.policy.phases import Phase
-from state_machine.road.restart_evidence import restart_documents
 from tests.support.seeded_change import SECRET, SeededChange, Stage, seeded_change
 from tests.unit.api.test_pages import text_of
 from tests.unit.state_machine.test_rolling import Rolling

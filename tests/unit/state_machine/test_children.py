@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from state_machine.children.commands import Commands, Result, last_words
+from state_machine.children.processes import LOGS_KEPT, ControllerProcesses
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.commands import Commands, Result, last_words
-from state_machine.processes import LOGS_KEPT, ControllerProcesses
 from state_machine.times.process_mark import process_mark
 
 ENTRY = ControllerEntry(3000, "/c.properties", "/data")

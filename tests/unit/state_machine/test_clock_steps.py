@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from state_machine import road_acts
+from state_machine.evidence.after_dual_write import digest_of
+from state_machine.policy.gates_back import controllers_may_return
 from state_machine.policy.phases import Phase
-from state_machine.policy.way_back_gates import controllers_may_return
-from state_machine.road.road_evidence import digest_of
 from state_machine.service import open_service
 from state_machine.settings import ServiceSettings
 from state_machine.times.row_clock import RowClock
+from state_machine.work import acts_after_dual_write
 from tests.unit.state_machine.test_before_finalize import Finalizing, old_approval
 from tests.unit.state_machine.test_rolling import codes
 from tests.unit.state_machine.under_stock import UnderStock
@@ -73,7 +73,7 @@ def test_an_approval_counts_that_is_given_after_the_clock_was_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     world = SteppedFinalizing(tmp_path)
-    monkeypatch.setattr(road_acts, "write_intent", world.write_intent)
+    monkeypatch.setattr(acts_after_dual_write, "write_intent", world.write_intent)
 
     async def story() -> None:
         await world.to_finalizing()

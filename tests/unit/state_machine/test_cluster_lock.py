@@ -14,8 +14,8 @@ from migrator.findings.road import SERVICE_COPIED
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
-from state_machine.road.cluster_lock import ClusterLocks
-from state_machine.road.identity.service_identity import identity_of
+from state_machine.nodes.cluster_lock import ClusterLocks
+from state_machine.nodes.service_identity import identity_of
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 
 ONE: Final = "1" * 32

@@ -12,10 +12,10 @@ import pytest
 
 from migrator.findings.service import AUDIT_PROCESS_ENDED, CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine.audits import audit_rows
-from state_machine.commands import Result
-from state_machine.observations import findings
+from state_machine.children.commands import Result
 from state_machine.policy.gates import takeover_may_begin
-from state_machine.tables import AuditRun
+from state_machine.rows.observations import findings
+from state_machine.rows.tables import AuditRun
 from tests.unit.state_machine.fakes import PASSED_AUDIT, REHEARSED, FakeRunner, red_audit
 from tests.unit.state_machine.world import World, a_world
 

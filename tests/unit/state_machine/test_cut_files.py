@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
 from tests.unit.state_machine.test_ours_again import assert_ours_again
 from tests.unit.state_machine.test_rolling import Rolling
 from tests.unit.state_machine.under_stock import UnderStock

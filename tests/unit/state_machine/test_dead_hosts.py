@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
 from tests.unit.state_machine.test_rolling import BROKERS, codes
 from tests.unit.state_machine.test_rolling_back import RollingBack
 from tests.unit.state_machine.under_stock import NODES, UnderStock

@@ -22,13 +22,13 @@ from migrator.control_api.states import State
 from migrator.driver.machine import TRANSITIONS as DRIVER_MOVES
 from migrator.driver.machine import Happened
 from state_machine.clusters.observe import ControllerObservation, Observation
-from state_machine.driver_history import catch_up, meaning, unread
-from state_machine.evidence import evidence
+from state_machine.evidence.of_gates import evidence
 from state_machine.policy.gates import Holder, Inspection
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
-from state_machine.store import find_migration
-from state_machine.tables import PhaseEvent
+from state_machine.rows.store import find_migration
+from state_machine.rows.tables import PhaseEvent
+from state_machine.work.driver_history import catch_up, meaning, unread
 from tests.support.statuses import a_status
 from tests.support.stores import a_store
 from tests.unit.state_machine.world import an_inventory

@@ -11,10 +11,10 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.fleet.secrets import Secret
-from state_machine.road import backups, encrypted_archive
-from state_machine.road.backups import take_backup
-from state_machine.road.encrypted_archive import read_archive, write_archive
-from state_machine.road.fleet import Fleet
+from state_machine.finish import backups, encrypted_archive
+from state_machine.finish.backups import take_backup
+from state_machine.finish.encrypted_archive import read_archive, write_archive
+from state_machine.nodes.fleet import Fleet
 from tests.unit.state_machine.world import World
 
 SECRET = Secret("correct horse")

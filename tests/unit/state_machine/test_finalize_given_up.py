@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from migrator.fleet.guard import finalize_token
-from state_machine import road_acts
 from state_machine.clusters.log_observer import VoterSoftware
 from state_machine.clusters.observe import ZooKeeperObservation
+from state_machine.finish import give_up
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import is_irreversible, undo_of
-from state_machine.road.documents import INTENT
-from state_machine.road.finalize import give_up
-from state_machine.tables import Migration, PhaseEvent, RoadNode
+from state_machine.rows.documents import INTENT
+from state_machine.rows.tables import Migration, PhaseEvent, RoadNode
+from state_machine.work import acts_after_dual_write
 from tests.unit.state_machine.test_before_finalize import Finalizing, drifted, gone
 from tests.unit.state_machine.under_stock import NODES
 
@@ -60,8 +60,8 @@ class GivenUp(Finalizing):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GivenUp:
     made = GivenUp(tmp_path)
-    monkeypatch.setattr(road_acts, "write_intent", made.write_intent)
-    monkeypatch.setattr(road_acts, "delete_intent", made.delete_intent)
+    monkeypatch.setattr(acts_after_dual_write, "write_intent", made.write_intent)
+    monkeypatch.setattr(acts_after_dual_write, "delete_intent", made.delete_intent)
     return made
 
 

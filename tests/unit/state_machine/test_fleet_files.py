@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from migrator.findings.finding import FindingError
-from state_machine.road.fleet import Fleets
+from state_machine.nodes.fleet import Fleets
 from tests.support.inventories import an_inventory
 from tests.unit.state_machine.test_rolling import Rolling, codes
 

@@ -11,7 +11,7 @@ import pytest
 from migrator.findings.finding import FindingError
 from migrator.findings.fleet import INVENTORY_NOT_OWNED, INVENTORY_UNREADABLE
 from migrator.fleet.actuator import ProcessState
-from state_machine.road.fleet import INVENTORY_BYTES_MAX, Fleets
+from state_machine.nodes.fleet import INVENTORY_BYTES_MAX, Fleets
 from tests.support.inventories import an_inventory
 
 

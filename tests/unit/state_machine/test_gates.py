@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.model.verdict import Condition, Verdict
+from state_machine.policy.fleet_evidence import RoadEvidence, WayBack
 from state_machine.policy.gates import (
     BrokerObservation,
     Evidence,
@@ -25,8 +26,8 @@ from state_machine.policy.gates import (
     takeover_may_begin,
     zookeeper_is_controller,
 )
-from state_machine.policy.road_observations import ApprovalObserved, RoadEvidence, WayBack
-from state_machine.policy.way_back_gates import cluster_may_return
+from state_machine.policy.gates_back import cluster_may_return
+from tests.support.approvals import an_approval
 
 NOTHING_KNOWN = Evidence(observation_age_s=None)
 PASSED_AUDITS = Inspection(passed=True, age_s=10, said="16 keys compared")
@@ -168,9 +169,9 @@ def test_a_rollback_is_refused_when_it_could_not_end_well(change: dict[str, Any]
     [
         (WayBack(), True),
         (WayBack(lost=("m",)), False),
-        (WayBack(lost=("m",), consent=ApprovalObserved("Ada", 60.0, fits=True)), True),
-        (WayBack(lost=("m",), consent=ApprovalObserved("Ada", 60.0, fits=False)), False),
-        (WayBack(lost=("m",), consent=ApprovalObserved("Ada", 4 * 3600.0 + 1, fits=True)), False),
+        (WayBack(lost=("m",), consent=an_approval("Ada", 60.0)), True),
+        (WayBack(lost=("m",), consent=an_approval("Ada", 60.0, fits=False)), False),
+        (WayBack(lost=("m",), consent=an_approval("Ada", 4 * 3600.0 + 1)), False),
         (None, False),
     ],
 )

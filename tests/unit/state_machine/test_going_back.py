@@ -14,7 +14,7 @@ from migrator.node.log.storage import RetiredMark
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.policy.gates import Evidence, Holder, ours_may_rule
 from state_machine.policy.phases import Phase
-from state_machine.store import NewOperation
+from state_machine.rows.store import NewOperation
 from tests.unit.state_machine.world import World, a_world
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from migrator.model.image import EMPTY
 from migrator.model.values import Topic
-from state_machine.policy.road_observations import BROKERS, Roll
-from state_machine.road.disks import look_at_disks
-from state_machine.road.file_watch import read_files
-from state_machine.road.fleet import Fleet, FleetNode
-from state_machine.tables import RoadNode
+from state_machine.nodes.disks import look_at_disks
+from state_machine.nodes.fleet import Fleet, FleetNode
+from state_machine.policy.fleet_evidence import BROKERS, Roll
+from state_machine.rolling.file_watch import read_files
+from state_machine.rows.tables import RoadNode
 from tests.unit.fleet.test_many import a_host
 from tests.unit.state_machine.test_road_parts import Host, a_node, an_inventory_file
 from tests.unit.state_machine.test_rolling import Rolling

@@ -14,17 +14,17 @@ import msgspec
 import pytest
 
 from migrator.findings.fleet import ACT_TOO_SLOW, HOST_UNANSWERED, HOSTS_TOO_SLOW
+from state_machine.evidence.after_dual_write import road_evidence
 from state_machine.facts.guards import GuardFact
+from state_machine.nodes.calls import HostCalls, HostThreads
+from state_machine.nodes.fleet import Fleet
+from state_machine.nodes.readings import NodeReadings
+from state_machine.policy.conditions import files_are_as_rendered, guards_are_proven
 from state_machine.policy.freshness import CEILING_S, FLOOR_S, limit_s
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_conditions import files_are_as_rendered, guards_are_proven
-from state_machine.road.documents import FILES, FilesDocument
-from state_machine.road.file_watch import NodeFiles, file_findings, read_files
-from state_machine.road.fleet import Fleet
-from state_machine.road.hosts.calls import HostCalls, HostThreads
-from state_machine.road.hosts.node_readings import NodeReadings
-from state_machine.road.road_evidence import road_evidence
-from state_machine.tables import Migration
+from state_machine.rolling.file_watch import NodeFiles, file_findings, read_files
+from state_machine.rows.documents import FILES, FilesDocument
+from state_machine.rows.tables import Migration
 from tests.unit.state_machine.test_hanging_hosts import FILE, on_own_host
 from tests.unit.state_machine.test_road_parts import Host, a_row, an_inventory_file
 from tests.unit.state_machine.world import Clock, World

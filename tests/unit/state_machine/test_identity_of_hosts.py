@@ -16,11 +16,11 @@ from migrator.findings.road import BROKERS_DIFFER
 from migrator.fleet.actuator import ProcessState, ProcessStatus
 from migrator.fleet.by_others import ByOthers
 from migrator.fleet.inventory import Node
+from state_machine.nodes.fleet import FleetNode
+from state_machine.nodes.identity import confirm, is_file_of, named_file, not_ended
+from state_machine.policy.gates_forward import may_replace_controllers, may_roll_brokers
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_gates import may_replace_controllers, may_roll_brokers
-from state_machine.road.fleet import FleetNode
-from state_machine.road.identity.hosts import confirm, is_file_of, named_file, not_ended
-from state_machine.tables import Migration
+from state_machine.rows.tables import Migration
 from tests.support.hosts import FakeHost
 from tests.unit.state_machine.test_road_gates import closed, codes, evidence
 from tests.unit.state_machine.test_rolling import Rolling

@@ -20,14 +20,14 @@ from migrator.fleet.files import Present
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FileKind
 from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
-from state_machine.observations import findings
+from state_machine.nodes.fleet import Fleets
+from state_machine.nodes.readings import NodeReading
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
-from state_machine.road.documents import RestartFound
-from state_machine.road.file_watch import compared_file
-from state_machine.road.fleet import Fleets
-from state_machine.road.hosts.node_readings import NodeReading
-from state_machine.tables import RoadNode
+from state_machine.rolling.file_watch import compared_file
+from state_machine.rows.documents import RestartFound
+from state_machine.rows.observations import findings
+from state_machine.rows.tables import RoadNode
 from tests.unit.state_machine.test_rolling import BROKERS, Hosts
 from tests.unit.state_machine.world import World
 

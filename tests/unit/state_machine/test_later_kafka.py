@@ -15,17 +15,17 @@ from migrator.model.later_kafka import LaterNode
 from state_machine.change.report import led_by_later_kafka
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, VoterSoftware
 from state_machine.clusters.observe import ControllerObservation, LaterLed, Observation, ZooKeeperObservation, summed_up
+from state_machine.evidence.later_seen import later_seen
 from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.guards import GuardFact
-from state_machine.later_seen import later_seen
+from state_machine.policy.conditions import guards_are_proven
+from state_machine.policy.fleet_evidence import FilesObserved, RoadEvidence, Roll, VoterObserved
 from state_machine.policy.gates import Evidence, standing
+from state_machine.policy.gates_back import controllers_may_return
 from state_machine.policy.later import LaterObserved, dual_write_goes_on, later_findings, no_later_kafka
 from state_machine.policy.phase_table import WAY_FORWARD
 from state_machine.policy.phases import TRANSITIONS, Edge, Phase, Trigger
-from state_machine.policy.road_conditions import guards_are_proven
-from state_machine.policy.road_observations import FilesObserved, RoadEvidence, Roll, VoterObserved
 from state_machine.policy.undo import is_irreversible, undo_of
-from state_machine.policy.way_back_gates import controllers_may_return
 from state_machine.rolling.table import cluster_ready
 
 OF_3_9: Final = (1, 21)

@@ -12,11 +12,11 @@ import pytest
 from api.lines import status_lines
 from api.views import migration_view
 from migrator.findings.finding import FindingError
-from state_machine.commands import Result
-from state_machine.operations import may_consent
+from state_machine.children.commands import Result
+from state_machine.policy.gates_back import cluster_may_return
 from state_machine.policy.phases import Phase
-from state_machine.policy.way_back_gates import cluster_may_return
-from state_machine.road.way_back import NOT_KNOWN
+from state_machine.rollback.plan import NOT_KNOWN
+from state_machine.work.operations import may_consent
 from tests.unit.state_machine.fakes import red_audit
 from tests.unit.state_machine.world import World, a_world
 

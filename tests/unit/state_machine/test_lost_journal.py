@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
 from state_machine.rolling.journal import record
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 from tests.unit.state_machine.test_joining import Joining
 from tests.unit.state_machine.test_rolling import codes
 from tests.unit.state_machine.test_rolling_back import RollingBack

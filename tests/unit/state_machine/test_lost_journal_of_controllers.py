@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from migrator.fleet.files import checksum_of
-from state_machine import road_acts
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.journal import record
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
+from state_machine.work import acts_after_dual_write
 from tests.unit.state_machine.test_before_finalize import Finalizing
 from tests.unit.state_machine.test_rolling import codes
 from tests.unit.state_machine.under_stock import NODES, UnderStock
@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> UnderStock:
 @pytest.fixture
 def finalizing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finalizing:
     made = Finalizing(tmp_path)
-    monkeypatch.setattr(road_acts, "write_intent", made.write_intent)
+    monkeypatch.setattr(acts_after_dual_write, "write_intent", made.write_intent)
     return made
 
 

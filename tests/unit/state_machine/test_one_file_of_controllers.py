@@ -13,14 +13,14 @@ import pytest
 from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.fleet.properties_file import parse_properties
 from state_machine.facts.accepted import WaiverFact
-from state_machine.observations import findings
+from state_machine.nodes.controller_files import differing_files
+from state_machine.nodes.fleet import Fleets
+from state_machine.policy.conditions import road_of
+from state_machine.policy.fleet_evidence import FilesObserved, WayBack
 from state_machine.policy.fleet_names import controllers_have_one_file
-from state_machine.policy.road_conditions import road_of
-from state_machine.policy.road_gates import may_replace_controllers
-from state_machine.policy.road_observations import FilesObserved, WayBack
-from state_machine.policy.way_back_gates import controllers_may_return
-from state_machine.road.fleet import Fleets
-from state_machine.road.identity.controller_files import differing_files
+from state_machine.policy.gates_back import controllers_may_return
+from state_machine.policy.gates_forward import may_replace_controllers
+from state_machine.rows.observations import findings
 from tests.unit.state_machine.test_road_gates import NODES, closed, codes, evidence
 from tests.unit.state_machine.test_rolling import Rolling
 

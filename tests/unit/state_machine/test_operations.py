@@ -14,10 +14,10 @@ from starlette.applications import Starlette
 from migrator.findings.finding import FindingError
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.observe import ZooKeeperObservation
-from state_machine.evidence import evidence
+from state_machine.evidence.of_gates import evidence
 from state_machine.policy.gates import takeover_is_asked
 from state_machine.policy.phases import Phase
-from state_machine.tables import Operation
+from state_machine.rows.tables import Operation
 from tests.unit.state_machine.world import World, a_world
 
 CLOSED = Verdict((Condition("every replica is in sync", False, "demo-0: in sync (0, 1)"),))

@@ -16,14 +16,14 @@ from migrator.findings.finding import FindingError
 from state_machine.change.facts import read_facts
 from state_machine.change.report import change_report
 from state_machine.facts.guards import GuardFact
-from state_machine.operations import may_send_back
+from state_machine.policy.fleet_evidence import RoadEvidence, Roll, VoterObserved, WayBack
 from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.gates_back import controllers_may_return, cost_of, ours_lead_again
 from state_machine.policy.phases import Phase, Trigger, look_up
-from state_machine.policy.road_observations import RoadEvidence, Roll, VoterObserved, WayBack
 from state_machine.policy.undo import undo_of
-from state_machine.policy.way_back_gates import controllers_may_return, cost_of, ours_lead_again
 from state_machine.rolling import ours
 from state_machine.rolling.table import cluster_ready
+from state_machine.work.operations import may_send_back
 from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 from tests.unit.state_machine.test_road_gates import closed, codes, evidence, voters
 from tests.unit.state_machine.test_rolling import BROKERS

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from state_machine.children.supervisor import Supervisor
 from state_machine.settings import read_settings
-from state_machine.supervisor import Supervisor
 from state_machine.times.process_mark import process_mark
 from tests.unit.state_machine.world import NODE, World, a_world
 
@@ -25,7 +25,7 @@ SERVICE = """
 import sys, time
 from pathlib import Path
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.processes import ControllerProcesses
+from state_machine.children.processes import ControllerProcesses
 home = Path(sys.argv[1])
 launched = ControllerProcesses(home, (sys.executable, "-c", "import time; time.sleep(600)")).launch(
     "orders", ControllerEntry(3000, "/c.properties", "/data"))

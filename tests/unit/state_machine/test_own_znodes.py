@@ -12,10 +12,10 @@ from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.model.connect_string import chroot_of
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, Operation
-from state_machine.acts import Acts
+from state_machine.finish.own_znodes import AGAIN_S, NOT_OVER_S, OwnZnodes, nothing_is_left, znodes_of
 from state_machine.policy.phases import Phase
-from state_machine.road.documents import ZNODES, ZnodeList, ZnodeRow, ZnodesDocument, document
-from state_machine.road.own_znodes import AGAIN_S, NOT_OVER_S, OwnZnodes, nothing_is_left, znodes_of
+from state_machine.rows.documents import ZNODES, ZnodeList, ZnodeRow, ZnodesDocument, document
+from state_machine.work.acts import Acts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.state_machine.world import NODE, World
 

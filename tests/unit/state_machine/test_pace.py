@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import event, text
 
 from api.figures import figures_of
-from state_machine import reconcile
-from state_machine.database import make_engine
-from state_machine.store import Store
-from state_machine.tables import Base, Migration
+from state_machine.rows.database import make_engine
+from state_machine.rows.store import Store
+from state_machine.rows.tables import Base, Migration
+from state_machine.work import reconcile
 from tests.unit.state_machine.world import World, a_world, an_inventory
 
 STATEMENTS_OF_A_ROUND_MAX = 24

@@ -12,8 +12,8 @@ from migrator.findings.fleet import KAFKA_REFUSES_FILE
 from migrator.fleet.asked_parser import kafka_says
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FileKind, Rendered, Wanted, render
-from state_machine.policy.road_observations import CONTROLLERS, Roll
-from state_machine.road.fleet import Fleet
+from state_machine.nodes.fleet import Fleet
+from state_machine.policy.fleet_evidence import CONTROLLERS, Roll
 from state_machine.rolling import round
 from state_machine.rolling.table import KINDS
 from tests.unit.state_machine.test_road_parts import Host, a_node, a_task, an_inventory_file

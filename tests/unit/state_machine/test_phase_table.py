@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from migrator.control_api.operations import DriverOperation
-from state_machine.audit_queries import CONFIRMATION
-from state_machine.operations import sent_back_roll
+from state_machine.policy.fleet_evidence import RoadEvidence, Roll
 from state_machine.policy.gates import Evidence, nothing_is_claimed
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD, GoesBack, PhaseRow, PhaseStage, phases_where, row_of
 from state_machine.policy.phases import (
@@ -22,8 +21,9 @@ from state_machine.policy.phases import (
     leads_to,
     next_edges,
 )
-from state_machine.policy.road_observations import RoadEvidence, Roll
 from state_machine.policy.wanted import Voters
+from state_machine.rows.audit_queries import CONFIRMATION
+from state_machine.work.operations import sent_back_roll
 
 BEFORE = "CREATED PREFLIGHT QUORUM BROKERS_JOINING READY"
 LED = "ROLLING_BROKERS REPLACING_CONTROLLERS SOAK"

@@ -13,7 +13,7 @@ import pytest
 
 from migrator.model.at_a_stop import MIN_ISR, lost_without
 from migrator.model.values import Partition
-from state_machine.store import find_migration
+from state_machine.rows.store import find_migration
 from tests.support.builders import a_partition, a_topic, an_image
 from tests.unit.state_machine.test_rolling import BROKERS, Rolling, codes
 from tests.unit.state_machine.test_rolling_back import RollingBack

@@ -14,12 +14,12 @@ from migrator.findings.driver import BROKERS_FORWARD_NOTHING
 from migrator.findings.service import CONTROLLER_DOES_NOT_STAY
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits import audit_rows
-from state_machine.commands import Result
-from state_machine.observations import findings
+from state_machine.children.commands import Result
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Outcome
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
-from state_machine.store import Snapshot, find_migration
+from state_machine.rows.observations import findings
+from state_machine.rows.store import Snapshot, find_migration
 from tests.unit.state_machine.fakes import OPEN, PASSED_CHECK, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world, properties
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from migrator.findings.finding import FindingError
+from state_machine.children.supervisor import Supervisor
 from state_machine.clusters import remote_ports
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.control import ControlClient
@@ -20,9 +21,8 @@ from state_machine.clusters.observe import ControllerObservation
 from state_machine.clusters.remote_ports import RemoteAccess, RemotePorts, accepts
 from state_machine.policy.gates import Evidence, Holder, zookeeper_is_controller
 from state_machine.rolling import our_processes
+from state_machine.rows.store import Snapshot
 from state_machine.settings import read_settings
-from state_machine.store import Snapshot
-from state_machine.supervisor import Supervisor
 from tests.support.certificates import Authority
 from tests.support.statuses import a_status
 from tests.unit.state_machine.world import NODE, World, properties

@@ -22,17 +22,7 @@ from state_machine.facts.canary import CanaryFact, CanaryFigures
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.policy.audit_observations import AuditObservation, ScheduledAudits
-from state_machine.policy.freshness import FLOOR_S
-from state_machine.policy.gates import Evidence, Holder
-from state_machine.policy.road_gates import (
-    controllers_are_replaced,
-    finalize_evidence,
-    finalize_is_committed,
-    may_replace_controllers,
-    may_roll_brokers,
-)
-from state_machine.policy.road_observations import (
-    ApprovalObserved,
+from state_machine.policy.fleet_evidence import (
     FilesObserved,
     RestartChange,
     RestartsObserved,
@@ -42,7 +32,17 @@ from state_machine.policy.road_observations import (
     SoakObserved,
     VoterObserved,
 )
+from state_machine.policy.freshness import FLOOR_S
+from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.gates_forward import (
+    controllers_are_replaced,
+    finalize_evidence,
+    finalize_is_committed,
+    may_replace_controllers,
+    may_roll_brokers,
+)
 from state_machine.rolling.table import cluster_ready
+from tests.support.approvals import an_approval
 
 NODES = (3000, 3001, 3002)
 BROKERS = (0, 1, 2)
@@ -85,7 +85,7 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         "voters": voters(),
         "files": FilesObserved(5.0, with_flag=NODES),
         "soak": SoakObserved(100.0, leaders=NODES, elections=2, snapshots=NODES, quiet_s=60.0),
-        "approval": ApprovalObserved("bo", 60.0, fits=True),
+        "approval": an_approval("bo", 60.0),
         "asker": "ann",
         "limits": Limits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
         "backed_up": 10.0,
@@ -168,11 +168,11 @@ def test_partitions_that_stay_under_replicated_are_said_to_have_a_flaw_of_a_brok
         ({"rolls": {Roll.SOAK: RollObserved(NODES)}}, "every stock controller was restarted in the soak"),
         ({"backed_up": None}, "ZooKeeper, the metadata log and the files are backed up"),
         ({"approval": None}, "another person approved FINALIZING"),
-        ({"approval": ApprovalObserved("bo", 4 * 3600.0 + 1, fits=True)}, "another person approved FINALIZING"),
-        ({"approval": ApprovalObserved("bo", 60.0, fits=False)}, "another person approved FINALIZING"),
-        ({"approval": ApprovalObserved("ann", 60.0, fits=True)}, "another person approved FINALIZING"),
-        ({"approval": ApprovalObserved(" Ann", 60.0, fits=True)}, "another person approved FINALIZING"),
-        ({"approval": ApprovalObserved("operator", 60.0, fits=True)}, "another person approved FINALIZING"),
+        ({"approval": an_approval("bo", 4 * 3600.0 + 1)}, "another person approved FINALIZING"),
+        ({"approval": an_approval("bo", 60.0, fits=False)}, "another person approved FINALIZING"),
+        ({"approval": an_approval("ann", 60.0)}, "another person approved FINALIZING"),
+        ({"approval": an_approval(" Ann", 60.0)}, "another person approved FINALIZING"),
+        ({"approval": an_approval("operator", 60.0)}, "another person approved FINALIZING"),
         ({"asker": "operator"}, "another person approved FINALIZING"),
         ({"log_problem": "nobody leads"}, "the metadata log is observed"),
     ],
@@ -183,7 +183,7 @@ def test_each_condition_alone_keeps_a_migration_from_its_end(road: dict[str, Any
 
 def test_a_single_operator_may_approve_what_he_asks_for_where_that_is_configured() -> None:
     road = {
-        "approval": ApprovalObserved("ann", 60.0, fits=True),
+        "approval": an_approval("ann", 60.0),
         "limits": Limits(single_operator=True, soak_s=90.0),
     }
     assert closed(finalize_evidence(evidence(road))) == []

@@ -21,19 +21,19 @@ from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import ConfigKey, ConfigType
 from state_machine.clusters.inventory import ControllerEntry
+from state_machine.finish import backups
+from state_machine.finish.backups import take_backup
+from state_machine.nodes.disks import look_at_disks
+from state_machine.nodes.fleet import Fleet, FleetNode
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
-from state_machine.road import backups
-from state_machine.road.backups import take_backup
-from state_machine.road.disks import look_at_disks
-from state_machine.road.documents import FilesDocument
-from state_machine.road.file_watch import file_findings, read_files
-from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.rolling import our_processes
+from state_machine.rolling.file_watch import file_findings, read_files
 from state_machine.rolling.round import Means, NodeTask, Round
 from state_machine.rolling.table import KINDS
-from state_machine.store import Snapshot
-from state_machine.tables import Approval, Migration, RoadNode
+from state_machine.rows.documents import FilesDocument
+from state_machine.rows.store import Snapshot
+from state_machine.rows.tables import Approval, Migration, RoadNode
 from tests.unit.state_machine.world import World
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 
 from migrator.model.verdict import Verdict
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence, Holder
-from state_machine.policy.road_observations import Roll
 from tests.unit.state_machine.roll_fakes import Fakes, judged_by
 from tests.unit.state_machine.test_road_gates import a_canary
 from tests.unit.state_machine.test_step_conditions import as_before

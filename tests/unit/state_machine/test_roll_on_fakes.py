@@ -11,10 +11,10 @@ import pytest
 from migrator.fleet.files import Present, checksum_of, predecessor_path
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import Perform
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.outcome import Blocked, Outcome, Waiting
-from state_machine.policy.road_observations import Roll
 from state_machine.rolling import journal
-from state_machine.store import Snapshot
+from state_machine.rows.store import Snapshot
 from tests.unit.state_machine.roll_fakes import IDS, Fakes, judged_by
 from tests.unit.state_machine.test_roll_conditions import fakes_of
 from tests.unit.state_machine.test_step_conditions import as_before

@@ -23,11 +23,11 @@ from migrator.fleet.strict_yaml import load_yaml
 from migrator.model.image import EMPTY
 from migrator.model.values import Topic
 from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
-from state_machine.observations import findings
-from state_machine.operations import may_send_back
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
-from state_machine.tables import Migration, RoadNode
+from state_machine.rows.observations import findings
+from state_machine.rows.tables import Migration, RoadNode
+from state_machine.work.operations import may_send_back
 from tests.unit.state_machine.fakes import diverged
 from tests.unit.state_machine.world import World
 

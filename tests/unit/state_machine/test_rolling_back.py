@@ -16,14 +16,15 @@ import pytest
 from migrator.findings.fleet import KAFKA_REFUSES_FILE
 from migrator.fleet.inventory import Inventory
 from migrator.fleet.render import FileKind, Rendered
+from state_machine.nodes.fleet import Fleets
+from state_machine.nodes.replicas import ReplicasSeen, ReplicasWatch
+from state_machine.policy.fleet_evidence import Roll, WayBack
 from state_machine.policy.gates import Holder
+from state_machine.policy.gates_back import brokers_may_return, loss_is_accepted
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
-from state_machine.policy.way_back_gates import brokers_may_return, loss_is_accepted
-from state_machine.road.fleet import Fleets
-from state_machine.road.replicas import ReplicasSeen, ReplicasWatch
 from state_machine.rolling import round
 from state_machine.rolling.journal import begin, record
+from tests.support.approvals import an_approval
 from tests.unit.state_machine.test_rolling import BROKERS, FILE, Rolling, codes
 
 BEFORE = """# kept by hand
@@ -359,7 +360,7 @@ def test_readiness_names_a_file_of_before_that_is_gone_and_what_else_is_in_the_w
 
 def test_a_consent_ends_after_four_hours() -> None:
     def accepted(age_s: float) -> bool:
-        return loss_is_accepted(WayBack(lost=("x",), consent=ApprovalObserved("Ada", age_s, True))).holds
+        return loss_is_accepted(WayBack(lost=("x",), consent=an_approval("Ada", age_s))).holds
 
     assert accepted(60.0)
     assert not accepted(5 * 3600.0)

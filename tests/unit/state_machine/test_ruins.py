@@ -14,9 +14,9 @@ from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FileKind, render
 from migrator.fleet.ruins import is_ruin
 from migrator.fleet.strict_yaml import dump_yaml
-from state_machine.road.backups import _copy_files
-from state_machine.road.broker_back import write_before
-from state_machine.road.fleet import Fleet, FleetNode
+from state_machine.finish.backups import _copy_files
+from state_machine.nodes.fleet import Fleet, FleetNode
+from state_machine.rollback.previous_file import write_before
 from tests.support.hosts import FakeHost
 from tests.support.inventories import an_inventory
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, LogVoter
+from state_machine.finish.soak import SoakActs
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
-from state_machine.road.soak import SoakActs
-from state_machine.tables import Migration
+from state_machine.rows.tables import Migration
 from tests.unit.state_machine.test_road_gates import NODES, evidence
 from tests.unit.state_machine.world import World
 

@@ -13,15 +13,15 @@ from migrator.fleet.actuator import ProcessState
 from migrator.fleet.roll import NodeNow, Reached, RollEntry, RollNow, RollStep, Wait, decide
 from migrator.model.verdict import Condition, Verdict
 from state_machine.facts.guards import GuardFact
+from state_machine.policy.fleet_evidence import FilesObserved, RestartsObserved, Roll
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder
-from state_machine.policy.road_gates import (
+from state_machine.policy.gates_forward import (
     controllers_are_replaced,
     finalize_evidence,
     may_join_brokers,
     may_replace_controllers,
     may_roll_brokers,
 )
-from state_machine.policy.road_observations import FilesObserved, RestartsObserved, Roll
 from state_machine.policy.rolls import WAYS_BACK
 from state_machine.policy.step_conditions import LISTS, When, conditions_of
 from state_machine.rolling.table import around_of, cluster_ready

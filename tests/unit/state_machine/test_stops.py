@@ -12,13 +12,13 @@ from migrator.model.partition_figures import PartitionCounter
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogBroker, LogObservation
 from state_machine.facts.accepted import Limits, WaiverFact
+from state_machine.policy.fleet_evidence import RoadEvidence, VoterObserved, WayBack
+from state_machine.policy.gates_back import some_host_answers
 from state_machine.policy.phase_table import phases_where
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import RoadEvidence, VoterObserved, WayBack
 from state_machine.policy.undo import readiness
-from state_machine.policy.way_back_gates import some_host_answers
-from state_machine.road.emergency.left_out import in_turn
-from state_machine.road.emergency.stops import (
+from state_machine.rollback.left_out import in_turn
+from state_machine.rollback.stops import (
     AT_STAKE,
     MAJORITY,
     Quiet,
@@ -27,7 +27,7 @@ from state_machine.road.emergency.stops import (
     controller_may_stop,
     host_answers,
 )
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 from state_machine.times.stretches import UNOBSERVED_S
 from tests.support.builders import a_partition, a_topic, an_image
 from tests.unit.state_machine.test_road_gates import evidence

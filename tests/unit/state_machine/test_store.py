@@ -20,9 +20,11 @@ from sqlalchemy import text
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError
 from state_machine.clusters.observe import ControllerObservation, Observation
-from state_machine.database import open_database
 from state_machine.facts.nodes import AboutNode
-from state_machine.observations import (
+from state_machine.policy.outcome import Blocked, Waiting
+from state_machine.rows.database import open_database
+from state_machine.rows.documents import FILES, FilesDocument
+from state_machine.rows.observations import (
     ReportedFinding,
     RoundObservation,
     backups,
@@ -31,12 +33,10 @@ from state_machine.observations import (
     record_observation,
     record_outcome,
 )
-from state_machine.policy.outcome import Blocked, Waiting
-from state_machine.road.documents import FILES, FilesDocument
+from state_machine.rows.store import NewOperation, Store
+from state_machine.rows.tables import Base, Migration, ObservationRow
 from state_machine.service import open_service
 from state_machine.settings import ServiceSettings
-from state_machine.store import NewOperation, Store
-from state_machine.tables import Base, Migration, ObservationRow
 from tests.support.old_databases import FILES_OF_0003, in_the_soak, make_schema
 from tests.support.statuses import a_status
 from tests.support.stores import a_store

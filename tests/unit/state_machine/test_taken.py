@@ -13,11 +13,11 @@ from migrator.model.at_a_stop import MIN_ISR, MinIsr, TakenAtStop
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
 from migrator.model.values import Topic
 from state_machine.facts.accepted import WaiverFact
-from state_machine.policy.road_gates import may_join_brokers, may_roll_brokers
-from state_machine.policy.road_observations import WayBack
+from state_machine.policy.fleet_evidence import WayBack
+from state_machine.policy.gates_back import brokers_may_return
+from state_machine.policy.gates_forward import may_join_brokers, may_roll_brokers
 from state_machine.policy.taken import KNOWN, OFFLINE, REFUSED, restarts_are_accepted, restarts_take
-from state_machine.policy.way_back_gates import brokers_may_return
-from state_machine.road.documents import FILES, FilesDocument, document
+from state_machine.rows.documents import FILES, FilesDocument, document
 from tests.support.builders import a_broker, a_partition, a_topic, an_image
 from tests.unit.state_machine.test_road_gates import closed, codes, evidence
 from tests.unit.state_machine.test_rolling import Rolling

@@ -12,13 +12,13 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from migrator.findings.finding import FindingError
-from state_machine.observations import record_outcome
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Waiting
 from state_machine.policy.phases import Phase, Trigger
-from state_machine.store import NewOperation, Store, find_migration, move_cursor
-from state_machine.tables import DriverCursor, Migration, PhaseEvent
-from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, take
+from state_machine.rows.observations import record_outcome
+from state_machine.rows.store import NewOperation, Store, find_migration, move_cursor
+from state_machine.rows.tables import DriverCursor, Migration, PhaseEvent
+from state_machine.rows.transition import SERVICE, GateClosed, PhaseStep, StepSource, take
 from tests.support.stores import a_store
 from tests.unit.state_machine.world import an_inventory
 

@@ -11,9 +11,9 @@ import pytest
 from migrator.fleet.actuator import ProcessState
 from migrator.fleet.roll import NodeAct, Perform, RollStep, Wait, decide
 from state_machine.clusters.log_observer import LogController, LogObservation, LogVoter
-from state_machine.policy.road_observations import Roll
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.unsent_registrations import UNSENT_S, UnsentRegistrations, before_its_second_stop, is_unsent
-from state_machine.tables import RoadNode
+from state_machine.rows.tables import RoadNode
 from tests.unit.fleet.test_roll import NOT_READY, broker, now, seen
 from tests.unit.state_machine.under_stock import UnderStock
 

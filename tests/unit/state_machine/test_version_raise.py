@@ -11,9 +11,9 @@ import pytest
 from migrator.findings.road import VERSION_NOT_RAISED
 from migrator.fleet.roll import RollStep
 from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, LogVoter, VoterLevels
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
-from state_machine.tables import Migration, Operation, RoadNode
+from state_machine.rows.tables import Migration, Operation, RoadNode
 from tests.unit.state_machine.world import NODE, World
 
 OLD, NEW = (1, 21), (7, 25)
@@ -179,7 +179,7 @@ def test_an_approval_ends_when_a_broker_restarts_with_other_software(world: Comp
 def test_a_controller_that_refuses_the_raise_is_quoted_and_nothing_else_changes(
     world: Completed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state_machine.road.version_raise.SHOWN_S", 0.1)
+    monkeypatch.setattr("state_machine.finish.version_raise.SHOWN_S", 0.1)
     world.log.refuses = "controller 3000 answers error 95: broker 7 does not support it"
 
     async def story() -> str:

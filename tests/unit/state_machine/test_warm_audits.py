@@ -16,7 +16,7 @@ import pytest
 
 from migrator.audit.warm_process import MARK, OOM_SCORE, living
 from state_machine.audits.warm_audits import LOG, SCRATCH, WarmAudits
-from state_machine.commands import CHILDREN_NICE, Result
+from state_machine.children.commands import CHILDREN_NICE, Result
 from tests.unit.state_machine.test_children import wait_until
 
 STAND_IN = """

@@ -14,11 +14,11 @@ from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_TLS_
 from migrator.findings.road import ZOOKEEPER_STILL_REACHABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKEEPER_UNREACHABLE
 from state_machine.clusters.observe import Observation, ZooKeeperEnsemble, ZooKeeperObservation
+from state_machine.finish.zookeeper_end import UNOBSERVED_S, end_text, observed_end
 from state_machine.policy.gates import Holder
-from state_machine.reconcile import ENDED_ZOOKEEPER_EVERY_S
-from state_machine.road.documents import DAY_S, ZOOKEEPER_END, ZooKeeperEndDocument, document
-from state_machine.road.zookeeper_end import UNOBSERVED_S, end_text, observed_end
+from state_machine.rows.documents import DAY_S, ZOOKEEPER_END, ZooKeeperEndDocument, document
 from state_machine.settings import ServiceSettings, read_settings
+from state_machine.work.reconcile import ENDED_ZOOKEEPER_EVERY_S
 from tests.unit.state_machine.fakes import FakeZooKeeper
 from tests.unit.state_machine.test_version_raise import Completed
 

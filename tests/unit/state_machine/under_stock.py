@@ -17,12 +17,12 @@ import msgspec
 from migrator.fleet.files import Present, checksum_of, predecessor_path
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.log_observer import LogController, LogVoter
+from state_machine.nodes.fleet import Fleets
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import Roll
 from state_machine.policy.rolls import ROLLS
-from state_machine.road.fleet import Fleets
 from state_machine.rolling.journal import begin, record
-from state_machine.tables import Migration
+from state_machine.rows.tables import Migration
 from tests.unit.state_machine.test_rolling import BROKERS, FILE, Hosts
 from tests.unit.state_machine.test_rolling_back import RollingBack
 from tests.unit.state_machine.world import World

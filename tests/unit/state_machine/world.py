@@ -12,29 +12,29 @@ import httpx
 from sqlalchemy import select
 
 from migrator.fleet.inventory import Inventory
-from state_machine.acts import Acts
 from state_machine.audits.inspections import Inspections
+from state_machine.children.supervisor import Supervisor
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import BrokerEntry, ClusterInventory, ControllerEntry
 from state_machine.clusters.observe import ClusterObserver
-from state_machine.evidence import evidence
-from state_machine.operations import Operations
+from state_machine.evidence.of_gates import evidence
+from state_machine.finish.soak import SoakActs
+from state_machine.finish.version_raise import VersionRaise
+from state_machine.nodes.fleet import Fleet, Fleets
+from state_machine.nodes.replicas import ReplicasSeen
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import OperationName, Phase
-from state_machine.policy.road_observations import Roll
-from state_machine.reconcile import Reconciler
-from state_machine.road.consent.agreement import agreement
-from state_machine.road.documents import RestartFound, RestartsDocument
-from state_machine.road.fleet import Fleet, Fleets
-from state_machine.road.replicas import ReplicasSeen
-from state_machine.road.soak import SoakActs
-from state_machine.road.version_raise import VersionRaise
-from state_machine.road_acts import RoadActs
 from state_machine.rolling.loop import Roller
+from state_machine.rows.documents import RestartFound, RestartsDocument
+from state_machine.rows.store import NewOperation, Snapshot, Store, find_migration
+from state_machine.rows.tables import Operation, PhaseEvent, RoadNode
 from state_machine.settings import ServiceSettings
-from state_machine.store import NewOperation, Snapshot, Store, find_migration
-from state_machine.supervisor import Supervisor
-from state_machine.tables import Operation, PhaseEvent, RoadNode
+from state_machine.work.acts import Acts
+from state_machine.work.acts_after_dual_write import RoadActs
+from state_machine.work.agreement import agreement
+from state_machine.work.operations import Operations
+from state_machine.work.reconcile import Reconciler
 from tests.support.stores import a_store
 from tests.unit.state_machine.fakes import (
     OPEN,

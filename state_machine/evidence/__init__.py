@@ -1,0 +1,1 @@
+"""What gates look at, put together from rows."""

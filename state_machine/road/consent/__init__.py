@@ -1,1 +1,0 @@
-"""What persons agree to before a step that cannot be undone."""

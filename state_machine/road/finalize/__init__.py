@@ -1,1 +1,0 @@
-"""The step that cannot be undone, and what may still be done before it."""
