@@ -17,8 +17,8 @@ KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
 
-SMOKE = tests/unit/model tests/unit/wire tests/unit/raft tests/unit/state_machine/test_phase_table.py \
-  tests/unit/state_machine/test_road_gates.py tests/unit/state_machine/test_roll_on_fakes.py tests/unit/state_machine/test_roll_conditions.py \
+SMOKE = tests/unit/model tests/unit/wire tests/unit/raft tests/unit/state_machine/policy/test_phase_table.py \
+  tests/unit/state_machine/policy/test_road_gates.py tests/unit/state_machine/rolling/test_roll_on_fakes.py tests/unit/state_machine/policy/test_roll_conditions.py \
   tests/e2e/test_rollback.py::test_the_cluster_goes_back_after_200_isr_changes
 
 smoke:  ## under three minutes: lint, the fast unit tests, and one real cluster to dual-write and back

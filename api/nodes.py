@@ -29,7 +29,7 @@ from state_machine.policy.phases import Phase
 from state_machine.policy.wanted import KRAFT_MODE, Voters, WantedModes
 from state_machine.rows.observations import nodes
 from state_machine.rows.store import Snapshot, Store, has_failed, is_under_way
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 NONE_LEADS: Final = "none: every voter was asked, and none leads"
 
@@ -52,7 +52,7 @@ def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
     return Verdict((*kept, _no_node_has_failed(snapshot))) if PHASES[snapshot.phase].rolls else Verdict(kept)
 
 
-def failed_nodes(snapshot: Snapshot) -> tuple[RoadNode, ...]:
+def failed_nodes(snapshot: Snapshot) -> tuple[JournalRow, ...]:
     """Of the rolling restarts of this phase; those of an earlier one keep nothing from going on."""
     rolls = PHASES[snapshot.phase].rolls
     return tuple(each for each in snapshot.road if each.roll in rolls and has_failed(each))

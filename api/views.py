@@ -55,7 +55,7 @@ from state_machine.evidence.of_gates import evidence
 from state_machine.finish.zookeeper_end import end_text
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.conditions import APPROVAL_S
-from state_machine.policy.fleet_evidence import Roll, WayBack
+from state_machine.policy.fleet_evidence import Roll, RollbackPlan
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import OutcomeKind, Waiting
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD
@@ -64,7 +64,7 @@ from state_machine.policy.undo import is_irreversible, readiness, undo_of
 from state_machine.rows.documents import ZOOKEEPER_END, ZooKeeperEndDocument, document
 from state_machine.rows.observations import FindingGroup, backups, finding_groups, findings
 from state_machine.rows.store import Snapshot, Store
-from state_machine.rows.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
+from state_machine.rows.tables import AuditRun, FindingRow, JournalRow, Migration, Operation, PhaseEvent
 
 AUDITS_SHOWN: Final = 8
 FINDINGS_SHOWN: Final = 3
@@ -333,7 +333,7 @@ def zookeeper_end_view(snapshot: Snapshot) -> ZooKeeperEndView | None:
     )
 
 
-def way_back_view(phase: Phase, back: WayBack | None, observed: Evidence) -> WayBackView | None:
+def way_back_view(phase: Phase, back: RollbackPlan | None, observed: Evidence) -> WayBackView | None:
     """Readiness of a rollback, evaluated with each view."""
     if back is None:
         return None
@@ -354,11 +354,11 @@ def way_back_view(phase: Phase, back: WayBack | None, observed: Evidence) -> Way
     )
 
 
-def _by_roll(row: RoadNode) -> tuple[int, float, int]:
+def _by_roll(row: JournalRow) -> tuple[int, float, int]:
     return list(Roll).index(Roll(row.roll)), row.began_at or float("inf"), row.node_id
 
 
-def road_node_view(row: RoadNode, now: float) -> RoadNodeView:
+def road_node_view(row: JournalRow, now: float) -> RoadNodeView:
     until = row.changed_at if row.step == "WHOLE" else now
     return RoadNodeView(
         roll=row.roll,

@@ -43,7 +43,7 @@ from state_machine.rows.store import Store
 from state_machine.settings import ServiceSettings
 from state_machine.times.row_clock import RowClock
 from state_machine.work.acts import Acts
-from state_machine.work.acts_after_dual_write import RoadActs
+from state_machine.work.acts_after_dual_write import ActsAfterDualWrite
 from state_machine.work.operations import Operations
 from state_machine.work.reconcile import Reconciler
 
@@ -124,7 +124,7 @@ def open_service(settings: ServiceSettings) -> Service:
     roller = Roller(store, fleets, observer, processes, settings, clock, locks=locks, hosts=hosts, wall=time.time)
     raises = VersionRaise(store, observer, clock)
     soak = SoakActs(store, fleets, observer, clock, hosts=hosts)
-    road = RoadActs(store, fleets, roller, soak, settings, clock, raises=raises, hosts=hosts)
+    road = ActsAfterDualWrite(store, fleets, roller, soak, settings, clock, raises=raises, hosts=hosts)
     znodes, ahead = OwnZnodes(store, clock=clock), clock.ahead_s
     acts = Acts(store, control, supervisor, inspections, settings, road, clock, znodes=znodes, ahead_s=ahead)
     operations = Operations(store, control, inspections, raises, clock)

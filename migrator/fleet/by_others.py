@@ -3,7 +3,7 @@
 In:   a node, and an exchange directory of the service.
 Out:  an `Instruction` for each act, with a bundle: what to do, the file to put there, the form of the evidence. What is
       known of files and process, from copies and from evidence.
-Elsewhere: whether evidence is believed (evidence.py), what the cluster says to it (roll.py, state_machine/road).
+Elsewhere: whether evidence is believed (evidence.py), what the cluster says to it (roll.py, state_machine/rolling).
 Errors: Z2K-7026 for evidence that is refused, Z2K-7060 for a copy that is missing or old, Z2K-7059 for an exchange of
 two clusters.
 Rules: a write is done, and a file has its new content, once there is evidence of it. A stop or a start is never taken

@@ -1,7 +1,7 @@
 """Which failures of an act on a host say nothing about the node, and how long an act is repeated.
 
 In:   the finding that an act raised, and a clock. Out: when the act is done again, or that a person has to decide.
-Elsewhere: the acts (exec_actuator.py), the journal that makes each of them repeatable (roll.py, state_machine/road).
+Elsewhere: the acts (exec_actuator.py), the journal that makes each of them repeatable (roll.py, state_machine/rolling).
 Nothing blocks meanwhile: between two attempts the roll looks at the node and decides anew, so that an act whose answer
 alone was lost is not repeated, and a person may go back or pause.
 Rules: a connection that was lost, bytes that did not arrive whole, a command that could not be started and one that did

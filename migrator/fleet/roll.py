@@ -2,7 +2,7 @@
 
 In:   the journal (one entry per node, with the step it reached) and what is observed now.
 Out:  one decision. `decide` is asked again after each act and each observation.
-Elsewhere: carrying out acts and keeping the journal (state_machine/road), reaching a host (actuator.py).
+Elsewhere: carrying out acts and keeping the journal (state_machine/rolling), reaching a host (actuator.py).
 Rules: one node at a time, or one rack that was judged as a whole. What was begun is ended before anything else,
 whatever pauses or fails. A step is in the journal before its act begins, and every act may be repeated, so that the
 roll goes on after a power cut at any point. The order is stop, write, start: a file that is written while the node runs

@@ -122,7 +122,8 @@ class Risk:
     open: bool
 
 
-class ReportedWaiver(WaiverFact, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedWaiver(WaiverFact):
     """An accepted exception. holds: its end is not reached."""
 
     holds: bool

@@ -25,10 +25,10 @@ from state_machine.nodes.restart_evidence import RestartDocument, restart_docume
 from state_machine.policy.gates import Evidence
 from state_machine.rows.observations import findings
 from state_machine.rows.store import Snapshot, Store
-from state_machine.rows.tables import Approval, AuditRun, Backup, FindingRow, Operation, PhaseEvent, RoadNode
+from state_machine.rows.tables import Approval, AuditRun, Backup, FindingRow, JournalRow, Operation, PhaseEvent
 from state_machine.settings import ServiceSettings
 
-_Row = TypeVar("_Row", RoadNode, Approval, Backup)
+_Row = TypeVar("_Row", JournalRow, Approval, Backup)
 
 AUDITS_MAX: Final = 1_000
 OPERATIONS_MAX: Final = 1_000
@@ -59,7 +59,7 @@ class ChangeFacts:
     observed: Evidence
     events: tuple[PhaseEvent, ...] = ()
     operations: tuple[Operation, ...] = ()
-    journal: tuple[RoadNode, ...] = ()
+    journal: tuple[JournalRow, ...] = ()
     kept: Mapping[tuple[str, int], RestartDocument] = field(default_factory=dict)
     approvals: tuple[Approval, ...] = ()
     audits: tuple[AuditRun, ...] = ()
@@ -76,7 +76,7 @@ def read_facts(store: Store, settings: ServiceSettings, migration_id: int, now: 
     snapshot = store.snapshot(migration_id)
     inventory, digest, why = _inventory(settings, snapshot.migration.name)
     with store.reading() as session:
-        journal = _all(session, RoadNode, migration_id)
+        journal = _all(session, JournalRow, migration_id)
         approvals = _all(session, Approval, migration_id)
         backups = _all(session, Backup, migration_id)
         kept = restart_documents(session, migration_id)

@@ -25,7 +25,7 @@ from state_machine.policy.phase_table import PHASE_OF, PHASES, WAY_FORWARD, Phas
 from state_machine.policy.phases import Phase
 from state_machine.policy.rolls import FORWARD, ROLLS, WAYS_BACK
 from state_machine.rows.documents import FILES, FilesDocument, document
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 DONE: Final = (RollStep.WHOLE, RollStep.BACK)
 NOTHING_KEPT: Final = RestartDocument()
@@ -46,7 +46,7 @@ def _ended(facts: ChangeFacts) -> bool:
     return PHASES[facts.snapshot.phase].stage in (PhaseStage.ROLLBACK, PhaseStage.OVER)
 
 
-def _journal(facts: ChangeFacts) -> list[RoadNode]:
+def _journal(facts: ChangeFacts) -> list[JournalRow]:
     """Begun ones in the order of their beginning, then the others as the roll would take them."""
     begun = sorted(
         (row for row in facts.journal if row.began_at is not None or row.step in DONE),
@@ -66,7 +66,7 @@ def _journal(facts: ChangeFacts) -> list[RoadNode]:
     return begun + [left[each.id] for each in ordered]
 
 
-def _planned(facts: ChangeFacts, rows: Sequence[RoadNode]) -> Iterable[tuple[Roll, str, Node]]:
+def _planned(facts: ChangeFacts, rows: Sequence[JournalRow]) -> Iterable[tuple[Roll, str, Node]]:
     """Restarts of which the journal has nothing yet."""
     if facts.inventory is None:
         return
@@ -114,7 +114,7 @@ def _on_its_machine(facts: ChangeFacts) -> frozenset[int]:
 # --- one restart ------------------------------------------------------------------------------------------
 
 
-def _restart(facts: ChangeFacts, row: RoadNode, nodes: Mapping[tuple[str, int], Node]) -> Restart:
+def _restart(facts: ChangeFacts, row: JournalRow, nodes: Mapping[tuple[str, int], Node]) -> Restart:
     node = nodes.get((row.role, row.node_id))
     kept = facts.kept.get((row.roll, row.node_id), NOTHING_KEPT)
     done = row.step in DONE and row.began_at is not None

@@ -8,10 +8,9 @@ Nothing unknown is left out: silence would be taken for a pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
-
-import msgspec
 
 from migrator.findings.finding import Severity
 from state_machine.audits.audit_rows import result_of
@@ -109,7 +108,7 @@ def waivers_of(facts: ChangeFacts) -> tuple[ReportedWaiver, ...]:
         found = waivers_in(facts.inventory)
     else:
         found = (document(facts.snapshot, FILES, FilesDocument) or FilesDocument(0.0)).waivers
-    return tuple(ReportedWaiver(**msgspec.structs.asdict(each), holds=facts.at < each.end) for each in found)
+    return tuple(ReportedWaiver(**asdict(each), holds=facts.at < each.end) for each in found)
 
 
 # --- audits -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from state_machine.change.document import Restart, Span
 from state_machine.change.durations import TAKEOVER_S, time_of_one
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE
-from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll, WayBack
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll, RollbackPlan
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.wanted import KRAFT_MODE, Voters
@@ -80,7 +80,7 @@ def time_back_now(facts: ChangeFacts, restarts: Sequence[Restart]) -> Span | Non
     return _sum(facts, restarts, _exactly(road.back))
 
 
-def _exactly(back: WayBack) -> tuple[_Restarts, ...]:
+def _exactly(back: RollbackPlan) -> tuple[_Restarts, ...]:
     counts = (
         (Roll.OURS, CONTROLLERS, len(back.controllers)),
         (Roll.BACK, BROKERS, len(back.restarts)),

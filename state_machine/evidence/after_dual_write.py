@@ -1,6 +1,6 @@
 """What gates after dual-write look at, put together from rows.
 
-In:   a `Snapshot` and the time. Out: `RoadEvidence`; the digest that an approval is bound to.
+In:   a `Snapshot` and the time. Out: `FleetEvidence`; the digest that an approval is bound to.
 Elsewhere: the gates (policy/gates_forward.py), the observation of the log (clusters/log_observer.py).
 """
 
@@ -20,6 +20,7 @@ from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import Observation
+from state_machine.evidence.file_watch import restart_occurrences
 from state_machine.facts.accepted import Limits
 from state_machine.facts.approvals import ApprovalNow
 from state_machine.facts.canary import CanaryFact
@@ -27,10 +28,10 @@ from state_machine.finish import give_up
 from state_machine.finish.before_finalize import gate_since, is_waiting
 from state_machine.policy.fleet_evidence import (
     FilesObserved,
+    FleetEvidence,
     LevelsObserved,
     RestartChange,
     RestartsObserved,
-    RoadEvidence,
     Roll,
     RollObserved,
     SoakObserved,
@@ -40,7 +41,6 @@ from state_machine.policy.gates import Holder
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD, phases_where
 from state_machine.policy.phases import Phase
 from state_machine.rollback.plan import way_back
-from state_machine.rolling.file_watch import restart_occurrences
 from state_machine.rows.documents import (
     CANARY,
     FILES,
@@ -61,13 +61,13 @@ from state_machine.rows.store import Snapshot, reached
 LOG_FRESH_S: Final = 10.0
 
 
-def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
+def fleet_evidence(snapshot: Snapshot, now: float) -> FleetEvidence | None:
     """None before dual-write, but for brokers that join and that an inventory file names, and in a rollback that the
     driver carries out alone. In AUDIT, what a rollback loses, and nothing else.
     """
     if snapshot.phase is Phase.AUDIT:
         not_read = "it is not read in AUDIT"
-        return RoadEvidence(fleet_problem=not_read, log_problem=not_read, back=way_back(snapshot, now))
+        return FleetEvidence(fleet_problem=not_read, log_problem=not_read, back=way_back(snapshot, now))
     if not (PHASES[snapshot.phase].operated or snapshot.led_back) or _is_without_fleet(snapshot):
         return None
     look = snapshot.observation
@@ -77,7 +77,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
     limits = document(snapshot, LIMITS, Limits) or Limits()
     digest = digest_of(snapshot)
     fresh = log.known and now - log.at <= LOG_FRESH_S
-    return RoadEvidence(
+    return FleetEvidence(
         fleet_problem="the files of the nodes were not read yet" if files is None else files.problem,
         log_problem="" if fresh else log.problem or f"it was last read {now - log.at:.0f} s ago",
         migration=log.migration,

@@ -19,7 +19,7 @@ from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_PASSED
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits.audit_schedule import scheduled_audits
 from state_machine.clusters.observe import Observation
-from state_machine.evidence.after_dual_write import road_evidence
+from state_machine.evidence.after_dual_write import fleet_evidence
 from state_machine.evidence.later_seen import later_seen
 from state_machine.finish.before_finalize import is_begun
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
@@ -50,7 +50,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         audits=scheduled_audits(snapshot, now) if PHASES[snapshot.phase].audited and not is_begun(snapshot) else None,
         takeover_asked=_takeover_asked(snapshot),
         rival=None if snapshot.rival is None else snapshot.rival.found().text,
-        road=road_evidence(snapshot, now),
+        road=fleet_evidence(snapshot, now),
     )
     look = snapshot.observation
     if look is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 
-class WaiverFact(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WaiverFact:
     """A waiver of the inventory. what: a condition's name or a finding's code. node: None for the cluster.
 
     end: seconds since 1970.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-import msgspec
 
-
-class ApprovalFact(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalFact:
     """to: the phase. digest: SHA-256 of what was approved. at: wall time in seconds."""
 
     to: str
@@ -17,7 +17,8 @@ class ApprovalFact(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-class ApprovalNow(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ApprovalNow:
     """An approval beside what would be approved at `now`. digest: of that."""
 
     given: ApprovalFact

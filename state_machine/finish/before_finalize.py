@@ -20,7 +20,7 @@ from state_machine.policy.outcome import Outcome, Waiting
 from state_machine.policy.phases import Phase
 from state_machine.rows.documents import SOAK, SoakDocument, document
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 def is_begun(snapshot: Snapshot) -> bool:
@@ -28,7 +28,7 @@ def is_begun(snapshot: Snapshot) -> bool:
     return snapshot.phase is Phase.COMPLETED or any(map(_is_touched, snapshot.nodes_of(Roll.FINAL)))
 
 
-def _is_touched(row: RoadNode) -> bool:
+def _is_touched(row: JournalRow) -> bool:
     step = RollStep(row.failed_in if row.step == RollStep.FAILED else row.step)
     return row.began_at is not None or step not in UNTOUCHED
 

@@ -31,13 +31,13 @@ from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase, Trigger
 from state_machine.rows.documents import INTENT, IntentDocument, document
 from state_machine.rows.store import Snapshot, reached
-from state_machine.rows.tables import ObservationRow, RoadNode
+from state_machine.rows.tables import JournalRow, ObservationRow
 
 WITHDRAWN: Final = b"withdrawn: the finalize of this plan was given up\n"
 """In place of a token, so that the guard of the host allows no file without the flag any more."""
 
 
-def is_put_back(row: RoadNode) -> bool:
+def is_put_back(row: JournalRow) -> bool:
     """This controller of the finalize is on its way back to its kept file, or there."""
     return row.roll == Roll.FINAL and row.kind == FileKind.BACK
 
@@ -53,11 +53,11 @@ def started(snapshot: Snapshot) -> tuple[int, ...]:
     return tuple(row.node_id for row in snapshot.nodes_of(Roll.FINAL) if _may_be_started(row))
 
 
-def _may_be_started(row: RoadNode) -> bool:
+def _may_be_started(row: JournalRow) -> bool:
     return not is_put_back(row) and reached(row) in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE)
 
 
-def _is_touched(row: RoadNode) -> bool:
+def _is_touched(row: JournalRow) -> bool:
     return row.began_at is not None or reached(row) not in UNTOUCHED
 
 
@@ -66,7 +66,7 @@ def is_requested(snapshot: Snapshot) -> bool:
     return snapshot.phase is Phase.FINALIZING and any(each.name == Trigger.ABORT for each in snapshot.operations)
 
 
-def to_put_back(snapshot: Snapshot) -> RoadNode | None:
+def to_put_back(snapshot: Snapshot) -> JournalRow | None:
     """The controller that was stopped, before anything is done about it."""
     if not is_requested(snapshot):
         return None
@@ -75,7 +75,7 @@ def to_put_back(snapshot: Snapshot) -> RoadNode | None:
     return next((row for row in rows if row.node_id in waiting and not is_put_back(row)), None)
 
 
-def write_kept(node: FleetNode, row: RoadNode, plan: str) -> dict[str, Any]:
+def write_kept(node: FleetNode, row: JournalRow, plan: str) -> dict[str, Any]:
     """The file with the flag, to the byte, and no token any more. plan: of the token. Blocks on the host.
 
     Whatever stands there now is kept beside it. Raises Z2K-4204 when the kept file is lost.
@@ -131,8 +131,8 @@ def forget(session: Session, migration_id: int, at: float, *, snapshot: Snapshot
 
     It is called in the transaction of the step to SOAK.
     """
-    of_it = (RoadNode.migration_id == migration_id, RoadNode.roll == Roll.FINAL)
-    session.execute(delete(RoadNode).where(*of_it))
+    of_it = (JournalRow.migration_id == migration_id, JournalRow.roll == Roll.FINAL)
+    session.execute(delete(JournalRow).where(*of_it))
     before = document(snapshot, INTENT, IntentDocument)
     text = "" if before is None else before.text
     left = IntentDocument(at=at, path=paths.FINALIZE_INTENT, text=text, who=who, withdrawn=True)

@@ -24,7 +24,7 @@ from migrator.findings.road import VERSION_NOT_RAISED
 from migrator.model.levels import level_name
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver, LogSource
-from state_machine.policy.conditions import road_of
+from state_machine.policy.conditions import fleet_evidence_of
 from state_machine.policy.gates import Evidence
 from state_machine.rows.documents import LEVELS, LevelsDocument, document
 from state_machine.rows.store import Snapshot, Store
@@ -69,7 +69,7 @@ class VersionRaise:
 
     async def perform(self, snapshot: Snapshot, evidence: Evidence, who: str) -> str:
         """Its gate is open. Returns what was done. Raises Z2K-4229."""
-        levels, source = road_of(evidence).levels, self._observer.log_of(snapshot.id)
+        levels, source = fleet_evidence_of(evidence).levels, self._observer.log_of(snapshot.id)
         observed = LogObservation() if snapshot.observation is None else snapshot.observation.log
         assert levels is not None, "the gate is open"
         assert levels.target is not None, "the gate is open"

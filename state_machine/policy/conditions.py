@@ -1,6 +1,6 @@
 """Conditions of the road from dual-write to the end that several gates share.
 
-In:   `RoadEvidence`, or `Evidence` with its `road`. Out: a `Condition` each.
+In:   `FleetEvidence`, or `Evidence` with its `road`. Out: a `Condition` each.
 Elsewhere: gates forward (gates_forward.py) and back (gates_back.py), what is looked at (fleet_evidence.py).
 """
 
@@ -27,7 +27,7 @@ from migrator.findings.service import AUDIT_OVERDUE
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition
 from state_machine.facts.nodes import AboutNode
-from state_machine.policy.fleet_evidence import UNNAMED, RoadEvidence, Roll, VoterObserved
+from state_machine.policy.fleet_evidence import UNNAMED, FleetEvidence, Roll, VoterObserved
 from state_machine.policy.gates import (
     Evidence,
     Holder,
@@ -50,34 +50,34 @@ LATER_JAR: Final = KAFKA_WITHOUT_ZOOKEEPER.code
 PROVEN: Final = frozenset({"proven", "proven, but its Kafka is not seen"})
 """States of a guard. Where its Kafka is not seen from here, the guard itself looks at each start."""
 
-UNKNOWN: Final = RoadEvidence(
+UNKNOWN: Final = FleetEvidence(
     fleet_problem="the service has not looked yet", log_problem="the service has not looked yet"
 )
 
 
-def road_of(evidence: Evidence) -> RoadEvidence:
+def fleet_evidence_of(evidence: Evidence) -> FleetEvidence:
     return evidence.road or UNKNOWN
 
 
 # --- conditions that several gates share ------------------------------------------------------------------
 
 
-def _read(road: RoadEvidence, said: str) -> str:
+def _read(road: FleetEvidence, said: str) -> str:
     """What was read in the log; while the log cannot be read, that it is unknown."""
     return f"unknown: {road.log_problem}" if road.log_problem else said
 
 
-def _all_voters(road: RoadEvidence, words: str) -> str:
+def _all_voters(road: FleetEvidence, words: str) -> str:
     number = len(road.voters)
     return f"{number} of {number} voters {words}" if number else "no voter is known"
 
 
-def log_is_observed(road: RoadEvidence) -> Condition:
+def log_is_observed(road: FleetEvidence) -> Condition:
     said = road.log_problem or "the service has read every committed record"
     return Condition("the metadata log is observed", not road.log_problem, said, (LOG_NOT_OBSERVED.code,))
 
 
-def fleet_is_operable(road: RoadEvidence) -> Condition:
+def fleet_is_operable(road: FleetEvidence) -> Condition:
     said = road.fleet_problem or "every node of the inventory has an actuator"
     return Condition("brokers and controllers can be operated", not road.fleet_problem, said, (NO_FLEET.code,))
 
@@ -98,7 +98,7 @@ def why_lacking(lacking_s: float | None, leader: int | None) -> str:
     )
 
 
-def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
+def replicas_are_whole(road: FleetEvidence) -> tuple[Condition, ...]:
     """Before any restart."""
     known = not road.log_problem
     moving = road.reassignments
@@ -130,7 +130,7 @@ def rests_on(observations: str) -> str:
     return f" ({observations})" if observations else ""
 
 
-def replicas_are_settled(road: RoadEvidence) -> Condition:
+def replicas_are_settled(road: FleetEvidence) -> Condition:
     """settle_s is configured; the message prints it."""
     least = road.limits.settle_s
     return Condition(
@@ -147,7 +147,7 @@ def _brokers(count: int) -> str:
     return "1 broker is" if count == 1 else f"{count} brokers are"
 
 
-def every_broker_is_ready(road: RoadEvidence) -> Condition:
+def every_broker_is_ready(road: FleetEvidence) -> Condition:
     registered = len(road.kraft) + len(road.zookeeper)
     said = (
         f"brokers {list(road.not_ready)} are fenced or shutting down"
@@ -158,13 +158,13 @@ def every_broker_is_ready(road: RoadEvidence) -> Condition:
     return Condition("every registered broker is unfenced", known and not road.not_ready, _read(road, said))
 
 
-def zookeeper_follows(road: RoadEvidence) -> Condition:
+def zookeeper_follows(road: FleetEvidence) -> Condition:
     lag = road.dual_write_lag
     said = "the lag of dual-write is not known" if lag is None else f"ZooKeeper is {lag} records behind the log"
     return Condition("ZooKeeper has every committed change", lag is not None and lag <= LAG_MAX, said)
 
 
-def _leads(road: RoadEvidence) -> str:
+def _leads(road: FleetEvidence) -> str:
     if road.leader is None:
         return "no controller leads"
     return f"controller {road.leader} leads, and every voter has its log"
@@ -174,7 +174,7 @@ def has_just_caught_up(voter: VoterObserved) -> bool:
     return voter.caught_up_ms_ago is not None and voter.caught_up_ms_ago <= CAUGHT_UP_MS
 
 
-def voters_follow(road: RoadEvidence) -> Condition:
+def voters_follow(road: FleetEvidence) -> Condition:
     """Before a controller is stopped, a majority must hold without it.
 
     A voter whose fetch is under way lacks what was committed a moment ago. One that had all of the log within
@@ -190,7 +190,7 @@ def voters_follow(road: RoadEvidence) -> Condition:
     return Condition("every voter has what is committed", known and not behind, _read(road, said))
 
 
-def every_registration_is_kraft(road: RoadEvidence) -> Condition:
+def every_registration_is_kraft(road: FleetEvidence) -> Condition:
     """Fenced ones too: a registration may come back as it was."""
     left = list(road.zookeeper)
     said = f"brokers {left} are in ZooKeeper mode" if left else f"{_brokers(len(road.kraft))} in KRaft mode"
@@ -198,7 +198,7 @@ def every_registration_is_kraft(road: RoadEvidence) -> Condition:
     return Condition("every registered broker is in KRaft mode", known and not left, _read(road, said))
 
 
-def directories_are_assigned(road: RoadEvidence) -> Condition:
+def directories_are_assigned(road: FleetEvidence) -> Condition:
     """Kafka finds the partitions of a failed directory by the assigned directory only (`handleDirectoriesOffline`)."""
     said = (
         f"brokers {list(road.unassigned)} have replicas without an assigned directory"
@@ -215,7 +215,7 @@ def directories_are_assigned(road: RoadEvidence) -> Condition:
     )
 
 
-def files_are_as_rendered(road: RoadEvidence) -> Condition:
+def files_are_as_rendered(road: FleetEvidence) -> Condition:
     files = road.files
     if files is None:
         return Condition("every file is as rendered", False, "the service has read no file yet", (FILE_DRIFTED.code,))
@@ -233,7 +233,7 @@ def _too_old(what: str, age_s: float, limit_s: float) -> str:
     return f"{what} was last read {age_s:.0f} s ago, and an answer counts for {limit_s:.0f} s"
 
 
-def nothing_waits_for_restart(road: RoadEvidence) -> Condition:
+def nothing_waits_for_restart(road: FleetEvidence) -> Condition:
     """Before a broker is restarted. What is not known is no yes: some of it makes records unreadable for good."""
     name, seen = "no change waits for a restart of a broker", road.restarts
     if seen is None or seen.problem or seen.age_s >= seen.limit_s:
@@ -254,7 +254,7 @@ def nothing_waits_for_restart(road: RoadEvidence) -> Condition:
     return Condition(name, not left, "; ".join((said, *waived)), tuple(sorted({each.code for each in left})))
 
 
-def not_read(road: RoadEvidence) -> tuple[list[AboutNode], list[str]]:
+def not_read(road: FleetEvidence) -> tuple[list[AboutNode], list[str]]:
     """Files that are not read and not waived; the waivers of the others, in words."""
     left, waived = [], []
     for each in () if road.files is None else road.files.not_read:
@@ -266,7 +266,7 @@ def not_read(road: RoadEvidence) -> tuple[list[AboutNode], list[str]]:
     return left, waived
 
 
-def guards_are_proven(road: RoadEvidence, without: Container[int] = ()) -> tuple[Condition, ...]:
+def guards_are_proven(road: FleetEvidence, without: Container[int] = ()) -> tuple[Condition, ...]:
     """One condition per host: a stock controller that starts without the flag could end the migration.
 
     without: controllers that a way back leaves out by name.
@@ -291,7 +291,7 @@ def guards_are_proven(road: RoadEvidence, without: Container[int] = ()) -> tuple
     return tuple(found)
 
 
-def or_waived(road: RoadEvidence, condition: Condition, node: int | None = None) -> Condition:
+def or_waived(road: FleetEvidence, condition: Condition, node: int | None = None) -> Condition:
     """The condition, or that somebody accepted until when and why that it is not True."""
     if condition.holds:
         return condition
@@ -304,7 +304,7 @@ def or_waived(road: RoadEvidence, condition: Condition, node: int | None = None)
     return condition
 
 
-def snapshots_are_written(road: RoadEvidence) -> Condition:
+def snapshots_are_written(road: FleetEvidence) -> Condition:
     """By each stock controller since it took the place of ours; one that cannot be listed needs a waiver."""
     soak, voters = road.soak, {each.id for each in road.voters}
     missing = sorted(voters - set(soak.snapshots if soak else ()))
@@ -319,7 +319,7 @@ def snapshots_are_written(road: RoadEvidence) -> Condition:
     return Condition("every stock controller wrote a snapshot", bool(voters) and not left, said, codes)
 
 
-def canary_is_well(road: RoadEvidence) -> tuple[Condition, ...]:
+def canary_is_well(road: FleetEvidence) -> tuple[Condition, ...]:
     """Nothing where the inventory wants no canary traffic."""
     canary = road.canary
     if canary is None or not canary.wanted:
@@ -351,7 +351,7 @@ def audit_is_fresh(evidence: Evidence) -> Condition:
     return Condition("the last audit passed, under 10 minutes ago", fresh, said, (AUDIT_OVERDUE.code,))
 
 
-def backup_is_taken(road: RoadEvidence) -> Condition:
+def backup_is_taken(road: FleetEvidence) -> Condition:
     said = (
         "there is no backup yet" if road.backed_up is None else f"the last backup was made {road.backed_up:.0f} s ago"
     )
@@ -369,7 +369,7 @@ def claim_is_ours(evidence: Evidence) -> Condition:
     return Condition("/controller is held by this quorum", evidence.holder is Holder.OURS, said)
 
 
-def is_approved(road: RoadEvidence, phase: str) -> Condition:
+def is_approved(road: FleetEvidence, phase: str) -> Condition:
     """By another person than the one who asks, as things are now, within four hours."""
     name = f"another person approved {phase}"
     codes = (FINALIZE_NOT_APPROVED.code,)
@@ -395,14 +395,14 @@ def same_person(one: str, other: str) -> bool:
     return one.strip().casefold() == other.strip().casefold()
 
 
-def _roll_is_complete(road: RoadEvidence, roll: Roll, name: str) -> Condition:
+def _roll_is_complete(road: FleetEvidence, roll: Roll, name: str) -> Condition:
     observed = road.roll(roll)
     return Condition(name, observed.complete, observed.text)
 
 
 def every_broker_is_present(evidence: Evidence) -> Condition:
     """Before the takeover a broker lives in ZooKeeper. A fenced registration in the log harms nobody by then."""
-    live, wanted = set(road_of(evidence).zookeeper_ids), {each.id for each in evidence.brokers}
+    live, wanted = set(fleet_evidence_of(evidence).zookeeper_ids), {each.id for each in evidence.brokers}
     missing = sorted(wanted - live)
     known = evidence.holder is not Holder.UNKNOWN and bool(wanted)
     said = f"brokers {missing} are not" if missing else f"{_brokers(len(live))} there"
@@ -414,7 +414,7 @@ def a_broker_is_controller(evidence: Evidence) -> Condition:
     return Condition("a ZooKeeper-mode broker is controller", evidence.holder is Holder.ZOOKEEPER_BROKER, said)
 
 
-def no_file_forbids_the_takeover(road: RoadEvidence) -> Condition:
+def no_file_forbids_the_takeover(road: FleetEvidence) -> Condition:
     """What the takeover gate would refuse once every broker was restarted. A file that is not read is left to it."""
     files = road.files
     found = () if files is None else files.forbidden
@@ -428,13 +428,13 @@ def no_file_forbids_the_takeover(road: RoadEvidence) -> Condition:
     )
 
 
-def every_voter_is_stock(road: RoadEvidence) -> Condition:
+def every_voter_is_stock(road: FleetEvidence) -> Condition:
     ours = [each.id for each in road.voters if not each.stock]
     said = f"voters {ours} are migrating controllers" if ours else _all_voters(road, "are stock controllers")
     return Condition("every voter is a stock controller", bool(road.voters) and not ours, said)
 
 
-def state_is(road: RoadEvidence, state: MigrationState) -> Condition:
+def state_is(road: FleetEvidence, state: MigrationState) -> Condition:
     return Condition(
         f"the log says {state.name}",
         not road.log_problem and road.migration == state.name,

@@ -12,15 +12,15 @@ from __future__ import annotations
 from migrator.findings.road import FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
-from state_machine.policy.conditions import log_is_observed, road_of, state_is
-from state_machine.policy.fleet_evidence import FilesObserved, RoadEvidence, Roll
+from state_machine.policy.conditions import fleet_evidence_of, log_is_observed, state_is
+from state_machine.policy.fleet_evidence import FilesObserved, FleetEvidence, Roll
 from state_machine.policy.gates import Evidence, observed_at
 from state_machine.policy.gates_back import every_voter_has_the_flag
 
 
 def finalize_may_be_given_up(evidence: Evidence) -> Verdict:
     """FINALIZING to SOAK. A controller that is stopped gets its kept file first; the others run with the flag."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     return Verdict(
         (
             observed_at(evidence),
@@ -33,14 +33,14 @@ def finalize_may_be_given_up(evidence: Evidence) -> Verdict:
     )
 
 
-def never_started_without_the_flag(road: RoadEvidence) -> Condition:
+def never_started_without_the_flag(road: FleetEvidence) -> Condition:
     """The journal has no start without the flag. Once such a file was complete, its start may have been requested."""
     began = list(road.started_without)
     said = f"controllers {began} have a file without the flag, and may have been started with it"
     return Condition("no start without the flag is in the journal", not began, said if began else "there is none")
 
 
-def every_file_has_the_flag(road: RoadEvidence) -> Condition:
+def every_file_has_the_flag(road: FleetEvidence) -> Condition:
     """The file on each host, read lately, has the flag. That of a stopped controller may be the next one already."""
     name, files = "every controller's file has the migration flag", road.files
     if files is None or files.age_s >= files.limit_s:
@@ -53,7 +53,7 @@ def every_file_has_the_flag(road: RoadEvidence) -> Condition:
     return Condition(name, bool(road.voters) and not wrong, said, (FLAG_REMOVED_EARLY.code,))
 
 
-def _why_not(road: RoadEvidence, files: FilesObserved, node: int) -> str:
+def _why_not(road: FleetEvidence, files: FilesObserved, node: int) -> str:
     """Empty: it has the flag, or is put back before the step, or somebody waived that it cannot be read."""
     if node in files.with_flag or node in road.stopped_for_it:
         return ""
@@ -62,13 +62,13 @@ def _why_not(road: RoadEvidence, files: FilesObserved, node: int) -> str:
     return "" if road.waiver(FILES_NOT_READ.code, node) is not None else "could not be read"
 
 
-def is_begun_by(road: RoadEvidence) -> bool:
+def is_begun_by(road: FleetEvidence) -> bool:
     """Whether the stop of a controller was ordered, by the journal."""
     final = road.roll(Roll.FINAL)
     return bool(road.stopped_for_it or road.started_without or final.whole or final.under_way)
 
 
-def can_be_given_up(road: RoadEvidence | None) -> bool:
+def can_be_given_up(road: FleetEvidence | None) -> bool:
     """Whether status, page and report say that something leads back: what they know of it now says so."""
     if road is None or road.started_without or road.log_problem or road.migration != MigrationState.MIGRATION.name:
         return False

@@ -150,7 +150,7 @@ class SoakObserved:
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
+class RollbackPlan:
     """What a rollback would do and cost now; one from AUDIT or DUAL_WRITE restarts nothing.
 
     controllers: stock ones, in whose place ours are put first.
@@ -243,7 +243,7 @@ class LevelsObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoadEvidence:
+class FleetEvidence:
     """What gates after DUAL_WRITE look at.
 
     fleet_problem: why nodes cannot be operated; empty when they can.
@@ -312,7 +312,7 @@ class RoadEvidence:
     guards: tuple[GuardFact, ...] = ()
     waivers: tuple[WaiverFact, ...] = ()
     canary: CanaryFact | None = None
-    back: WayBack | None = None
+    back: RollbackPlan | None = None
     levels: LevelsObserved | None = None
     restarts: RestartsObserved | None = None
     stopped_for_it: tuple[int, ...] = ()

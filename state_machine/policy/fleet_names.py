@@ -13,15 +13,15 @@ from typing import Final
 from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.findings.road import BROKERS_DIFFER
 from migrator.model.verdict import Condition
-from state_machine.policy.conditions import or_waived, road_of
-from state_machine.policy.fleet_evidence import RoadEvidence
+from state_machine.policy.conditions import fleet_evidence_of, or_waived
+from state_machine.policy.fleet_evidence import FleetEvidence
 from state_machine.policy.gates import Evidence
 
 NAME: Final = "the inventory names the brokers that the cluster has"
 
 
 def brokers_are_those_of_the_cluster(evidence: Evidence) -> Condition:
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     if road.named is None:
         return Condition(NAME, False, "the inventory file was not compared yet", (BROKERS_DIFFER.code,))
     named = set(road.named)
@@ -35,7 +35,7 @@ def brokers_are_those_of_the_cluster(evidence: Evidence) -> Condition:
     return Condition(NAME, not parts, said, (BROKERS_DIFFER.code,))
 
 
-def controllers_have_one_file(road: RoadEvidence) -> tuple[Condition, ...]:
+def controllers_have_one_file(road: FleetEvidence) -> tuple[Condition, ...]:
     """Nothing where they agree; one condition for each controller whose two files differ. A waiver lifts it."""
     found = () if road.files is None else road.files.differing
     name, codes = "both inventories name the same file of controller {}", (CONTROLLER_FILES_DIFFER.code,)

@@ -28,7 +28,7 @@ from migrator.findings.service import (
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import ScheduledAudits, last_audit
-from state_machine.policy.fleet_evidence import RoadEvidence, Roll
+from state_machine.policy.fleet_evidence import FleetEvidence, Roll
 from state_machine.policy.later import NO_LATER, LaterObserved, dual_write_goes_on, no_later_kafka
 
 OBSERVATION_FRESH_S: Final = 10.0
@@ -152,7 +152,7 @@ class Evidence:
     copy_audit: Inspection | None = None
     audits: ScheduledAudits | None = None
     rival: str | None = None
-    road: RoadEvidence | None = None
+    road: FleetEvidence | None = None
     later: LaterObserved = NO_LATER
 
 

@@ -23,14 +23,14 @@ from state_machine.policy.conditions import (
     APPROVAL_S,
     a_broker_is_controller,
     claim_is_ours,
+    fleet_evidence_of,
     fleet_is_operable,
     guards_are_proven,
     log_is_observed,
-    road_of,
     state_is,
     zookeeper_follows,
 )
-from state_machine.policy.fleet_evidence import RoadEvidence, Roll, WayBack
+from state_machine.policy.fleet_evidence import FleetEvidence, Roll, RollbackPlan
 from state_machine.policy.fleet_names import controllers_have_one_file
 from state_machine.policy.gates import (
     Evidence,
@@ -50,7 +50,7 @@ UNLED_S: Final = 60.0
 
 def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
     """A failed broker of ROLLING_BROKERS into ZooKeeper mode again, alone."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     features = ", ".join(road.features)
     return Verdict(
         (
@@ -75,7 +75,7 @@ def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
     )
 
 
-def zookeeper_mode_is_possible(road: RoadEvidence, *, every: bool = True) -> tuple[Condition, ...]:
+def zookeeper_mode_is_possible(road: FleetEvidence, *, every: bool = True) -> tuple[Condition, ...]:
     """What a broker with the migration flag cannot live with. every: also of directories, which are each broker's own
     affair once the rollback was begun (rollback/stops.py).
     """
@@ -100,13 +100,13 @@ def zookeeper_mode_is_possible(road: RoadEvidence, *, every: bool = True) -> tup
 
 def cluster_may_return(evidence: Evidence) -> Verdict:
     """AUDIT or DUAL_WRITE to ROLLING_BACK: the driver alone, and no node restarts."""
-    return Verdict((*rollback_is_possible(evidence).conditions, loss_is_accepted(road_of(evidence).back)))
+    return Verdict((*rollback_is_possible(evidence).conditions, loss_is_accepted(fleet_evidence_of(evidence).back)))
 
 
 def brokers_may_return(evidence: Evidence) -> Verdict:
     """ROLLING_BROKERS to ROLLING_BACK, led by the service: brokers into ZooKeeper mode, rollback, original files."""
-    road = road_of(evidence)
-    back = road.back or WayBack()
+    road = fleet_evidence_of(evidence)
+    back = road.back or RollbackPlan()
     if zookeeper_is_controller(evidence).holds:
         return _rest_may_return(evidence)
     return Verdict(
@@ -130,8 +130,8 @@ def brokers_may_return(evidence: Evidence) -> Verdict:
 
 def _rest_may_return(evidence: Evidence) -> Verdict:
     """The cluster went back without our controllers; brokers that the service stopped get their original file."""
-    road = road_of(evidence)
-    files = files_are_kept(road.back or WayBack())
+    road = fleet_evidence_of(evidence)
+    files = files_are_kept(road.back or RollbackPlan())
     return Verdict((*zookeeper_is_controller(evidence).conditions, fleet_is_operable(road), files))
 
 
@@ -141,8 +141,8 @@ def controllers_may_return(evidence: Evidence) -> Verdict:
     Half of the voters may be stock, and one may be away. What only a driver of ours knows, orders for a ZooKeeper
     controller among it, is asked once ours leads (`ours_lead_again`).
     """
-    road = road_of(evidence)
-    back = road.back or WayBack()
+    road = fleet_evidence_of(evidence)
+    back = road.back or RollbackPlan()
     return Verdict(
         (
             observed_at(evidence),
@@ -168,7 +168,7 @@ def rollback_may_be_cancelled(evidence: Evidence) -> Verdict:
     """ROLLING_BACK to ROLLING_BROKERS, from where the road goes forward: brokers that are back go over again, and stock
     that is still in place is left there. Not once the driver rolls back, and not while a node is away.
     """
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     away = [each for roll in (Roll.OURS, Roll.BACK) for each in road.roll(roll).away if each not in road.left_out]
     ended = evidence.driver_state in (State.ROLLING_BACK, State.ROLLING_BACK_EARLY, State.RETIRED)
     led = evidence.road is not None
@@ -187,12 +187,12 @@ def rollback_may_be_cancelled(evidence: Evidence) -> Verdict:
 
 def stock_is_in_place(evidence: Evidence) -> Verdict:
     """Some controller is a stock one, after a rollback was cancelled in its first part."""
-    stock = [each.id for each in road_of(evidence).voters if each.stock]
+    stock = [each.id for each in fleet_evidence_of(evidence).voters if each.stock]
     said = f"controllers {stock} are" if stock else "every controller is ours"
     return Verdict((Condition("a stock controller is in place", bool(stock), said),))
 
 
-def finalize_is_not_begun(road: RoadEvidence) -> Condition:
+def finalize_is_not_begun(road: FleetEvidence) -> Condition:
     """No intent stands in ZooKeeper: with it, a controller may have run without the flag, whatever the log says."""
     said = f"the intent stands in ZooKeeper: {road.intent}" if road.intent else "no intent stands in ZooKeeper"
     return Condition("the finalize was not begun", not road.intent, said, (FINALIZE_INTENT_STANDS.code,))
@@ -202,7 +202,7 @@ def every_voter_has_the_flag(evidence: Evidence) -> tuple[Condition, ...]:
     """Every voter runs with the flag, by the registration of its process and not by its file: one that runs without may
     have written the end of the migration into the tail of its log.
     """
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     ids, wanted = {each.id for each in road.voters}, set(evidence.controllers)
     without = [each.id for each in road.voters if each.ready is not True]
     later = [each for each in without if evidence.later.node(each, is_voter=True) is not None]
@@ -227,8 +227,8 @@ def ours_lead_again(evidence: Evidence) -> Verdict:
     """Dual-write is as it was before the stock controllers, and both sides are equal: in ROLLING_BACK, before the first
     broker is stopped.
     """
-    road = road_of(evidence)
-    back = road.back or WayBack()
+    road = fleet_evidence_of(evidence)
+    back = road.back or RollbackPlan()
     name = "an audit found both sides equal since then"
     return Verdict(
         (
@@ -253,7 +253,7 @@ def is_only_not_audited(verdict: Verdict) -> bool:
 
 def controller_may_be_stock_again(evidence: Evidence, controller: int) -> Verdict:
     """A failed controller of the first part of a rollback, alone; stock does not start while ZooKeeper is away."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     return Verdict(
         (
             observed_at(evidence),
@@ -264,7 +264,7 @@ def controller_may_be_stock_again(evidence: Evidence, controller: int) -> Verdic
     )
 
 
-def files_are_kept(back: WayBack) -> Condition:
+def files_are_kept(back: RollbackPlan) -> Condition:
     not_kept = "; ".join(back.not_kept)
     nodes = f"brokers {list(back.restarts)}" + (f", controllers {list(back.controllers)}" if back.controllers else "")
     return Condition(
@@ -275,7 +275,7 @@ def files_are_kept(back: WayBack) -> Condition:
     )
 
 
-def some_host_answers(back: WayBack) -> tuple[Condition, ...]:
+def some_host_answers(back: RollbackPlan) -> tuple[Condition, ...]:
     """One host that gives no answer holds its own nodes only, which go last; if none answers, nothing can be done."""
     if not back.unknown:
         return ()
@@ -285,19 +285,19 @@ def some_host_answers(back: WayBack) -> tuple[Condition, ...]:
     return (Condition("a host of a node that goes back answers", any_known, said, codes),)
 
 
-def no_order_waits(back: WayBack) -> Condition:
+def no_order_waits(back: RollbackPlan) -> Condition:
     orders = "the driver has not reported it" if back.orders is None else f"{back.orders} orders stand below /admin"
     return Condition("no order waits for a ZooKeeper controller", back.orders == 0, orders)
 
 
-def nothing_more_is_lost(back: WayBack) -> Condition:
+def nothing_more_is_lost(back: RollbackPlan) -> Condition:
     """The consent of the beginning counts for as long as the rollback takes; what came since needs another one."""
     more = "; ".join(back.unforeseen)
     said = f"only KRaft has, too: {more}. Consent with `zk2kraft approve --to ROLLING_BACK`" if more else "nothing came"
     return Condition("somebody consented to everything that is lost", not more, said, (LOSS_NOT_ACCEPTED.code,))
 
 
-def loss_is_accepted(back: WayBack | None) -> Condition:
+def loss_is_accepted(back: RollbackPlan | None) -> Condition:
     """F-51. Directory assignments are no loss: a broker in ZooKeeper mode finds its logs on its disks. back: None: what
     is lost is not known.
     """
@@ -315,7 +315,7 @@ def loss_is_accepted(back: WayBack | None) -> Condition:
     return Condition(name, True, f"{said}. {consent.who} consented {consent.age_s / 60:.0f} min ago")
 
 
-def cost_of(back: WayBack) -> str:
+def cost_of(back: RollbackPlan) -> str:
     first, again = len(back.restarts), len(back.again)
     said = f"controllers {list(back.controllers)} are ours again, the active one last; " if back.controllers else ""
     said += f"brokers {list(back.restarts)} restart into ZooKeeper mode" if first else "no broker restarts"
@@ -330,7 +330,7 @@ def cost_of(back: WayBack) -> str:
 
 def cluster_has_returned(evidence: Evidence) -> Verdict:
     """The cluster went back from stock controllers by hand: a ZooKeeper-mode broker leads, and nobody leads the log."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     unled = road.unled_s or 0.0
     said = (
         f"no voter that leads was found for {unled:.0f} s" if road.leader is None else f"controller {road.leader} leads"

@@ -34,6 +34,7 @@ from state_machine.policy.conditions import (
     every_registration_is_kraft,
     every_voter_is_stock,
     files_are_as_rendered,
+    fleet_evidence_of,
     fleet_is_operable,
     is_approved,
     log_is_observed,
@@ -41,13 +42,12 @@ from state_machine.policy.conditions import (
     or_waived,
     replicas_are_whole,
     rests_on,
-    road_of,
     snapshots_are_written,
     state_is,
     voters_follow,
     zookeeper_follows,
 )
-from state_machine.policy.fleet_evidence import LevelsObserved, RoadEvidence, Roll, SoakObserved
+from state_machine.policy.fleet_evidence import FleetEvidence, LevelsObserved, Roll, SoakObserved
 from state_machine.policy.fleet_names import brokers_are_those_of_the_cluster, controllers_have_one_file
 from state_machine.policy.gates import (
     Evidence,
@@ -93,7 +93,7 @@ def may_join_brokers(evidence: Evidence) -> Verdict:
 
 def may_roll_brokers(evidence: Evidence) -> Verdict:
     """DUAL_WRITE to ROLLING_BROKERS: proven by audits, and nothing is amiss before the first restart."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     return Verdict(
         (
             not_paused(evidence),
@@ -111,7 +111,7 @@ def may_roll_brokers(evidence: Evidence) -> Verdict:
 
 def may_replace_controllers(evidence: Evidence) -> Verdict:
     """ROLLING_BROKERS to REPLACING_CONTROLLERS: no ZooKeeper-mode broker is left for stock's dual-write to hurt."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     against = None if road.replacing is None else "; ".join(f"{code} {says}" for code, says in road.replacing)
     offset = road.migration_offset
     return Verdict(
@@ -150,7 +150,7 @@ def may_raise_version(evidence: Evidence) -> Verdict:
 
     Stock looks at every registration, fenced ones too (`ClusterControlManager`, `QuorumFeatures.reasonNotSupported`).
     """
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     levels = road.levels
     fresh = levels is not None and levels.age_s < LEVELS_FRESH_S
     return Verdict(
@@ -186,7 +186,7 @@ def levels_text(levels: LevelsObserved) -> str:
 
 def controllers_are_replaced(evidence: Evidence) -> Verdict:
     """REPLACING_CONTROLLERS to SOAK, by itself."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     return Verdict(
         (
             observed_at(evidence),
@@ -200,7 +200,7 @@ def controllers_are_replaced(evidence: Evidence) -> Verdict:
 
 def finalize_evidence(evidence: Evidence) -> Verdict:
     """SOAK to FINALIZING. Irreversible: every line has to hold at the same moment."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     gone, least = road.gone_s, road.limits.brokers_gone_s
     unready = [each.id for each in road.voters if each.ready is not True]
     return Verdict(
@@ -237,7 +237,7 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
     )
 
 
-def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
+def soak_is_over(road: FleetEvidence) -> tuple[Condition, ...]:
     """Stock's elections, snapshots and restarts on our log are proven while there is a way back."""
     soak, voters = road.soak, {each.id for each in road.voters}
     least = road.limits.soak_s
@@ -278,7 +278,7 @@ def _lasted(soak: SoakObserved) -> str:
 
 def audit_follows_soak(evidence: Evidence) -> Condition:
     """Both sides were compared after stock did everything that it will do to them."""
-    soak = road_of(evidence).soak
+    soak = fleet_evidence_of(evidence).soak
     passed = None if evidence.audits is None else evidence.audits.passed_s
     quiet = None if soak is None else soak.quiet_s
     said = "no audit has passed yet" if passed is None else f"the last one passed {passed:.0f} s ago"
@@ -289,7 +289,7 @@ def audit_follows_soak(evidence: Evidence) -> Condition:
 
 def finalize_is_committed(evidence: Evidence) -> Verdict:
     """FINALIZING to COMPLETED, by itself."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     behind = [each.id for each in road.voters if not each.behind_record]
     files = road.files
     left = () if files is None else files.with_zookeeper

@@ -22,13 +22,13 @@ from state_machine.policy.conditions import (
     every_broker_is_present,
     every_broker_is_ready,
     every_registration_is_kraft,
+    fleet_evidence_of,
     guards_are_proven,
     log_is_observed,
     no_file_forbids_the_takeover,
     nothing_waits_for_restart,
     replicas_are_settled,
     replicas_are_whole,
-    road_of,
     snapshots_are_written,
     voters_follow,
     zookeeper_follows,
@@ -63,30 +63,30 @@ def zookeeper_answers(evidence: Evidence) -> Condition:
 
 
 _LATER: Final = _need(lambda evidence: (no_later_kafka(evidence.later),))
-_LOG: Final = _need(lambda evidence: (log_is_observed(road_of(evidence)),))
-_READY: Final = _need(lambda evidence: (every_broker_is_ready(road_of(evidence)),))
-_REPLICAS: Final = _need(lambda evidence: replicas_are_whole(road_of(evidence)))
-_SETTLED: Final = _need(lambda evidence: (replicas_are_settled(road_of(evidence)),))
-_CANARY: Final = _need(lambda evidence: canary_is_well(road_of(evidence)))
-_FOLLOWS: Final = _need(lambda evidence: (zookeeper_follows(road_of(evidence)),))
+_LOG: Final = _need(lambda evidence: (log_is_observed(fleet_evidence_of(evidence)),))
+_READY: Final = _need(lambda evidence: (every_broker_is_ready(fleet_evidence_of(evidence)),))
+_REPLICAS: Final = _need(lambda evidence: replicas_are_whole(fleet_evidence_of(evidence)))
+_SETTLED: Final = _need(lambda evidence: (replicas_are_settled(fleet_evidence_of(evidence)),))
+_CANARY: Final = _need(lambda evidence: canary_is_well(fleet_evidence_of(evidence)))
+_FOLLOWS: Final = _need(lambda evidence: (zookeeper_follows(fleet_evidence_of(evidence)),))
 _RESTARTS: Final = _need(
-    lambda evidence: (nothing_waits_for_restart(road_of(evidence)),),
+    lambda evidence: (nothing_waits_for_restart(fleet_evidence_of(evidence)),),
     {When.WHOLE: "brokers are compared anew once the node is whole, for the next stop"},
 )
 _ANSWERS: Final = _need(lambda evidence: (zookeeper_answers(evidence),))
 """With the flag on, a stock controller does not start while ZooKeeper is away."""
 _CLAIM: Final = _need(lambda evidence: (claim_is_ours(evidence),))
-_VOTERS: Final = _need(lambda evidence: (voters_follow(road_of(evidence)),))
-_GUARDS: Final = _need(lambda evidence: guards_are_proven(road_of(evidence)))
-_KRAFT: Final = _need(lambda evidence: (every_registration_is_kraft(road_of(evidence)),))
+_VOTERS: Final = _need(lambda evidence: (voters_follow(fleet_evidence_of(evidence)),))
+_GUARDS: Final = _need(lambda evidence: guards_are_proven(fleet_evidence_of(evidence)))
+_KRAFT: Final = _need(lambda evidence: (every_registration_is_kraft(fleet_evidence_of(evidence)),))
 _PRESENT: Final = _need(lambda evidence: (every_broker_is_present(evidence),))
-_FILES: Final = _need(lambda evidence: (no_file_forbids_the_takeover(road_of(evidence)),))
+_FILES: Final = _need(lambda evidence: (no_file_forbids_the_takeover(fleet_evidence_of(evidence)),))
 _ELECTED: Final = _need(
     lambda evidence: (a_broker_is_controller(evidence),),
     {When.WHOLE: "the takeover may have begun as soon as the last broker was there"},
 )
 _SNAPSHOTS: Final = _need(
-    lambda evidence: (snapshots_are_written(road_of(evidence)),),
+    lambda evidence: (snapshots_are_written(fleet_evidence_of(evidence)),),
     {When.GATE: "the soak itself is when stock writes them; each restart of it begins from one"},
 )
 

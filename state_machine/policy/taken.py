@@ -1,7 +1,7 @@
 """What the restart of a broker takes away although the cluster is whole, and who accepted that.
 
-In:   `RoadEvidence`. Out: conditions. Forward they hold a restart until somebody accepts it by name; on a way back they
-only say it, since nobody waits for a consent in a fire.
+In:   `FleetEvidence`. Out: conditions. Forward they hold a restart until somebody accepts it by name; in a rollback
+they only say it, since nobody waits for a consent in a fire.
 Elsewhere: counting (migrator.model.at_a_stop), partitions that lack replicas already (conditions.py; on the way
 back rollback/stops.py), the words (Z2K-1061, Z2K-4242), waivers (migrator.fleet.inventory).
 Rules: one waiver for the cluster accepts all of a kind; one with a node accepts what the stop of that broker takes.
@@ -18,14 +18,14 @@ from migrator.findings.road import FILES_NOT_READ, NEEDS_EVERY_REPLICA
 from migrator.model.at_a_stop import TakenAtStop, values_of
 from migrator.model.verdict import Condition
 from state_machine.facts.accepted import WaiverFact
-from state_machine.policy.fleet_evidence import RoadEvidence
+from state_machine.policy.fleet_evidence import FleetEvidence
 
 OFFLINE: Final = "no restart takes a partition offline"
 REFUSED: Final = "no restart takes a partition below its minimum ISR"
 KNOWN: Final = "the minimum ISR of every broker is known"
 
 
-def restarts_are_accepted(road: RoadEvidence, nodes: Collection[int] | None = None) -> tuple[Condition, ...]:
+def restarts_are_accepted(road: FleetEvidence, nodes: Collection[int] | None = None) -> tuple[Condition, ...]:
     """Before a broker is stopped. nodes: those that are stopped now; None: before the first one, all of them."""
     if road.log_problem:
         said = f"unknown: {road.log_problem}"
@@ -37,7 +37,7 @@ def restarts_are_accepted(road: RoadEvidence, nodes: Collection[int] | None = No
     )
 
 
-def restarts_take(road: RoadEvidence, nodes: Collection[int] | None = None) -> tuple[Condition, ...]:
+def restarts_take(road: FleetEvidence, nodes: Collection[int] | None = None) -> tuple[Condition, ...]:
     """On a way back: only named."""
     said = [
         f"{finding.code} {finding.found(**values_of(taken, road.min_isr)).text}"
@@ -55,7 +55,7 @@ def _of(taken: TakenAtStop, nodes: Collection[int] | None) -> dict[int, int]:
 
 
 def _accepted(
-    road: RoadEvidence, name: str, finding: Finding, taken: TakenAtStop, nodes: Collection[int] | None
+    road: FleetEvidence, name: str, finding: Finding, taken: TakenAtStop, nodes: Collection[int] | None
 ) -> Condition:
     concerned, codes = _of(taken, nodes), (finding.code,)
     if not concerned:
@@ -77,7 +77,7 @@ def _names(waivers: Iterable[WaiverFact | None]) -> str:
     return f"accepted by {', '.join(found)}"
 
 
-def _minimum_is_known(road: RoadEvidence) -> tuple[Condition, ...]:
+def _minimum_is_known(road: FleetEvidence) -> tuple[Condition, ...]:
     """Of topics that set none. A broker whose file cannot be read may want more replicas than all others."""
     brokers = {*(road.named or ()), *road.kraft, *road.zookeeper, *road.zookeeper_ids}
     unknown = road.min_isr.unknown(brokers)

@@ -12,7 +12,7 @@ from typing import Final
 
 from migrator.model.verdict import Verdict
 from state_machine.policy.finalize_gates import can_be_given_up
-from state_machine.policy.fleet_evidence import RoadEvidence, WayBack
+from state_machine.policy.fleet_evidence import FleetEvidence, RollbackPlan
 from state_machine.policy.gates import Evidence
 from state_machine.policy.gates_back import brokers_may_return, controllers_may_return
 from state_machine.policy.later import NO_LATER, LaterObserved
@@ -22,7 +22,7 @@ from state_machine.policy.undo_texts import CANCEL, LATER, NOT_BEGUN, RETIRED, U
 
 
 def undo_of(
-    phase: Phase, back: WayBack | None, later: LaterObserved = NO_LATER, road: RoadEvidence | None = None
+    phase: Phase, back: RollbackPlan | None, later: LaterObserved = NO_LATER, road: FleetEvidence | None = None
 ) -> Undo:
     """back: what a rollback would do and lose now. road: tells whether a finalize can still be given up."""
     row = PHASES[phase]
@@ -58,7 +58,7 @@ IRREVERSIBLE: Final = "irreversible from here"
 """Said by the command line, the page and the change report, before and after the step to FINALIZING."""
 
 
-def is_irreversible(phase: Phase, later: LaterObserved = NO_LATER, road: RoadEvidence | None = None) -> bool:
+def is_irreversible(phase: Phase, later: LaterObserved = NO_LATER, road: FleetEvidence | None = None) -> bool:
     """Also while a Kafka without ZooKeeper has ended dual-write, in whatever phase."""
     if phase is Phase.FINALIZING and can_be_given_up(road):
         return False

@@ -15,11 +15,11 @@ from sqlalchemy.orm import Session
 from migrator.fleet.roll import UNTOUCHED, RollStep
 from state_machine.policy.rolls import facts_of
 from state_machine.rows.store import reached
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 def cancel(session: Session, migration_id: int, at: float) -> None:
-    rows = list(session.scalars(select(RoadNode).where(RoadNode.migration_id == migration_id)))
+    rows = list(session.scalars(select(JournalRow).where(JournalRow.migration_id == migration_id)))
     for row in rows:
         undoes = facts_of(row.roll).undoes
         if not undoes:
@@ -31,7 +31,7 @@ def cancel(session: Session, migration_id: int, at: float) -> None:
         session.delete(row)
 
 
-def _begin_anew(row: RoadNode, at: float) -> None:
+def _begin_anew(row: JournalRow, at: float) -> None:
     row.step, row.began_at, row.changed_at, row.log_end = RollStep.PENDING, None, at, 0
     row.kind = row.rendered_from = row.checksum = row.incarnation = ""
     row.failed_in = row.cause = row.code = row.instruction = row.detail = ""

@@ -14,7 +14,7 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.road import NODE_HOLDS_WAY_BACK, NODE_LEFT_OUT
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from state_machine.facts.accepted import WaiverFact
-from state_machine.policy.fleet_evidence import WayBack
+from state_machine.policy.fleet_evidence import RollbackPlan
 from state_machine.rows.documents import (
     FILES,
     LEFT_OUT,
@@ -24,7 +24,7 @@ from state_machine.rows.documents import (
     document,
 )
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 def left_out(snapshot: Snapshot, now: float) -> dict[int, WaiverFact]:
@@ -44,7 +44,7 @@ def without_answer(snapshot: Snapshot) -> Mapping[int, str]:
     return {} if files is None else {each.node: each.reason for each in files.no_answer}
 
 
-def in_turn(rows: Iterable[RoadNode], left: Iterable[int]) -> list[RoadNode]:
+def in_turn(rows: Iterable[JournalRow], left: Iterable[int]) -> list[JournalRow]:
     """The rows of a way back that count now. One that was left out while it was away, and is wanted again because its
     waiver ended, waits until the node that is under way is ended: two are never away at once.
     """
@@ -87,7 +87,7 @@ def nodes_left_out(snapshot: Snapshot, now: float) -> tuple[LeftOutNode, ...]:
     )
 
 
-def left_out_findings(snapshot: Snapshot, back: WayBack | None, now: float) -> tuple[Occurrence, ...]:
+def left_out_findings(snapshot: Snapshot, back: RollbackPlan | None, now: float) -> tuple[Occurrence, ...]:
     """While it is led, and after it. back: what is left of it."""
     found = []
     for node, reason in () if back is None else back.unknown:

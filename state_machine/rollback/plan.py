@@ -1,6 +1,6 @@
 """A rollback from dual-write on: which nodes restart, with which file, and what is lost.
 
-In:   a `Snapshot`. Out: node ids, checksums of previous files, `WayBack` for gate and view.
+In:   a `Snapshot`. Out: node ids, checksums of previous files, `RollbackPlan` for gate and view.
 Elsewhere: the restarts (rolling/loop.py), their files (previous_file.py), controllers (controllers_back.py), the gates
 (policy/gates_back.py).
 Rules: everything follows from the journal, so that a service that dies goes on. A broker that another roll has left
@@ -22,27 +22,27 @@ from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.clusters.observe import Observation
 from state_machine.facts.accepted import Limits
 from state_machine.facts.approvals import ApprovalNow
-from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll, WayBack
+from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll, RollbackPlan
 from state_machine.policy.phase_table import PHASES, GoesBack
 from state_machine.policy.phases import Phase
 from state_machine.rollback import controllers_back
 from state_machine.rollback.left_out import left_out, nodes_left_out, without_answer
 from state_machine.rows.documents import FILES, LIMITS, FilesDocument, document
 from state_machine.rows.store import Snapshot, reached
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 BROKER_ROLLS: Final = (Roll.JOIN, Roll.KRAFT, Roll.BACK, Roll.ORIGINAL)
 """In the order in which a broker goes through them."""
 WITH_FILE: Final = frozenset({RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK})
 
 
-def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
+def way_back(snapshot: Snapshot, now: float) -> RollbackPlan | None:
     """None where a rollback loses nothing, or the driver carries it out already."""
     if not (PHASES[snapshot.phase].needs_consent or snapshot.led_back):
         return None
     lost = loss_of(snapshot)
     if not (PHASES[snapshot.phase].led_back or snapshot.led_back):
-        return WayBack(lost=lost, consent=_consent(snapshot, lost, now))
+        return RollbackPlan(lost=lost, consent=_consent(snapshot, lost, now))
     files, out, silent = document(snapshot, FILES, FilesDocument), left_out(snapshot, now), without_answer(snapshot)
     restarts = tuple(each for each in into_zookeeper_mode(snapshot) if each not in out)
     controllers = tuple(each for each in controllers_back.to_put_back(snapshot) if each not in out)
@@ -51,7 +51,7 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     mirror = None if status is None else status.dual_write
     equal, said = _audited(snapshot)
     limits = document(snapshot, LIMITS, Limits) or Limits()
-    return WayBack(
+    return RollbackPlan(
         restarts=restarts,
         again=tuple(each for each in _as_found(snapshot) if each not in out),
         not_kept=_not_kept(snapshot, restarts, files, out),
@@ -111,7 +111,7 @@ def left_half_way(snapshot: Snapshot, roll: Roll) -> tuple[int, ...]:
     return tuple(found)
 
 
-def is_touched(row: RoadNode) -> bool:
+def is_touched(row: JournalRow) -> bool:
     """Its stop was ordered."""
     return reached(row) not in UNTOUCHED
 
@@ -141,7 +141,7 @@ def last_written(snapshot: Snapshot, node: int) -> str:
     return newest
 
 
-def _wrote(row: RoadNode) -> bool:
+def _wrote(row: JournalRow) -> bool:
     """Whether this migration replaced the file; a broker that had joined already keeps its own."""
     return reached(row) in WITH_FILE and bool(row.rendered_from) and row.checksum != row.rendered_from
 

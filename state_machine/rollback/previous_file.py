@@ -25,12 +25,12 @@ from migrator.fleet.ruins import is_ruin
 from state_machine.nodes.fleet import Fleet, FleetNode
 from state_machine.nodes.restart_evidence import file_change
 from state_machine.policy.fleet_evidence import BROKERS
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 META: Final = "meta.properties"
 
 
-def write_back(fleet: Fleet, node: FleetNode, row: RoadNode) -> dict[str, Any]:
+def write_back(fleet: Fleet, node: FleetNode, row: JournalRow) -> dict[str, Any]:
     """Write the previous file of a broker that goes back alone: its row has it. Raises as `write_before`."""
     return write_before(fleet, node, FileKind.BACK, row.rendered_from, needs_kept=False)
 

@@ -18,7 +18,7 @@ from migrator.findings.road import NODE_HOLDS_WAY_BACK
 from migrator.model.verdict import Condition
 from state_machine.clusters.log_observer import LogBroker, LogObservation
 from state_machine.policy.conditions import has_just_caught_up, or_waived, why_lacking
-from state_machine.policy.fleet_evidence import RoadEvidence
+from state_machine.policy.fleet_evidence import FleetEvidence
 from state_machine.times.stretches import UNOBSERVED_S
 
 AT_STAKE: Final = "its stop takes no partition offline or below its minimum ISR"
@@ -71,7 +71,9 @@ def host_answers(node: str, reason: str | None) -> Condition:
     return Condition("the host of the next node answers", reason is None, said, (NODE_HOLDS_WAY_BACK.code,))
 
 
-def broker_may_stop(road: RoadEvidence, broker: int, observed: LogBroker | None, quiet: Quiet) -> tuple[Condition, ...]:
+def broker_may_stop(
+    road: FleetEvidence, broker: int, observed: LogBroker | None, quiet: Quiet
+) -> tuple[Condition, ...]:
     """observed: None: it is not registered. A broker that is fenced or shuts down serves nothing any more."""
     if observed is None or not observed.ready:
         return (Condition(AT_STAKE, True, f"broker {broker} is away already"),)
@@ -88,7 +90,7 @@ def broker_may_stop(road: RoadEvidence, broker: int, observed: LogBroker | None,
     return (taken, waits, offline)
 
 
-def takes_nothing(road: RoadEvidence, broker: int, at_stake: int) -> Condition:
+def takes_nothing(road: FleetEvidence, broker: int, at_stake: int) -> Condition:
     """at_stake: how many partitions lack replicas and cannot do without this broker."""
     said = "every partition that lacks replicas keeps enough of them"
     if at_stake:
@@ -99,7 +101,7 @@ def takes_nothing(road: RoadEvidence, broker: int, at_stake: int) -> Condition:
     return or_waived(road, Condition(AT_STAKE, not at_stake, said), broker)
 
 
-def broker_is_in_sync(road: RoadEvidence, broker: int, observed: LogBroker, quiet: Quiet) -> tuple[Condition, ...]:
+def broker_is_in_sync(road: FleetEvidence, broker: int, observed: LogBroker, quiet: Quiet) -> tuple[Condition, ...]:
     """A broker is in sync after its start. It is not judged by what others lack, unless it leads all of it and none is
     missing.
     """
@@ -117,7 +119,7 @@ def broker_is_in_sync(road: RoadEvidence, broker: int, observed: LogBroker, quie
     )
 
 
-def controller_may_stop(road: RoadEvidence, node: int) -> tuple[Condition, ...]:
+def controller_may_stop(road: FleetEvidence, node: int) -> tuple[Condition, ...]:
     """Where every voter follows, as on the way there. One that does not follow itself is missed by nobody."""
     following = {each.id for each in road.voters if each.lag == 0 or has_just_caught_up(each)}
     left, needed = len(following - {node}), len(road.voters) // 2 + 1

@@ -33,7 +33,7 @@ from state_machine.rolling.round import Means, NodeTask, RollWork, Round, Runnin
 from state_machine.rolling.table import KINDS
 from state_machine.rolling.unsent_registrations import before_its_second_stop
 from state_machine.rows.store import Snapshot, Store
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 log = structlog.get_logger()
 
@@ -63,7 +63,7 @@ class NodeActs:
         if self._locks is not None:
             await asyncio.to_thread(self._locks.release, snapshot.id)
 
-    async def locked(self, round: Round, row: RoadNode) -> Outcome | None:
+    async def locked(self, round: Round, row: JournalRow) -> Outcome | None:
         """Why this service may not begin with this node now; None: it has the lock of the cluster."""
         if self._locks is None:
             return None
@@ -73,7 +73,7 @@ class NodeActs:
             return Waiting(f"before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,))
         return None
 
-    async def begin(self, round: Round, row: RoadNode, act: NodeAct, ready: Verdict) -> Outcome:
+    async def begin(self, round: Round, row: JournalRow, act: NodeAct, ready: Verdict) -> Outcome:
         """The step is written down, then the act begins. A node that is away is brought back whoever has the lock."""
         roll, kind = round.roll, KINDS[round.roll]
         if again := round.work.repeats.waits(roll, row.node_id, act):
@@ -97,7 +97,7 @@ class NodeActs:
             await self.record(round.snapshot, roll, row.node_id, **columns)
         return self.start(round, row, act)
 
-    def start(self, round: Round, row: RoadNode, act: NodeAct) -> Outcome:
+    def start(self, round: Round, row: JournalRow, act: NodeAct) -> Outcome:
         """Begins the act on a thread; `follow` takes what came of it."""
         roll, work, node = round.roll, round.work, round.node(row)
         log.info("roll.act", roll=roll, node=node.id, act=act)
@@ -141,7 +141,7 @@ class NodeActs:
         shown = instruction or f"{running.act} is done"
         return Waiting(f"{row.role} {running.node}: {shown}")
 
-    async def reached(self, round: Round, row: RoadNode, decision: Reached, whole: Verdict) -> Outcome:
+    async def reached(self, round: Round, row: JournalRow, decision: Reached, whole: Verdict) -> Outcome:
         """An observation shows a step that no act of ours reported. whole: of the node."""
         step = decision.step
         found = whole_since(whole, self._means.clock()) if step in (RollStep.WHOLE, RollStep.BACK) else {}
@@ -157,7 +157,7 @@ class NodeActs:
 
         await self._store.away(write)
 
-    async def fail(self, snapshot: Snapshot, roll: Roll, row: RoadNode, cause: Occurrence) -> None:
+    async def fail(self, snapshot: Snapshot, roll: Roll, row: JournalRow, cause: Occurrence) -> None:
         log.error("roll.failed", roll=roll, node=row.node_id, code=cause.code, reason=cause.text)
         await self.record(
             snapshot, roll, row.node_id, step=RollStep.FAILED, failed_in=row.step, cause=cause.text, code=cause.code

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from migrator.model.verdict import Condition, Verdict
-from state_machine.policy.conditions import claim_is_ours, road_of, zookeeper_follows
+from state_machine.policy.conditions import claim_is_ours, fleet_evidence_of, zookeeper_follows
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.gates_back import zookeeper_mode_is_possible
@@ -20,7 +20,7 @@ from state_machine.rolling.node_conditions import broker_whole
 from state_machine.rolling.round import Round
 from state_machine.rolling.ways_back import WayBackKind, in_any_case
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 class BackRoll(WayBackKind):
@@ -41,7 +41,7 @@ class BackRoll(WayBackKind):
         return frozenset(without_answer(round.snapshot))
 
     def may_stop(self, evidence: Evidence) -> Verdict:
-        road = road_of(evidence)
+        road = fleet_evidence_of(evidence)
         # a flag that is on lets the broker halt when a directory is offline
         way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road, every=False))
         return Verdict((*in_any_case(evidence), *way))
@@ -49,6 +49,6 @@ class BackRoll(WayBackKind):
     def may_stop_node(self, round: Round, node: int) -> tuple[Condition, ...]:
         return broker_may_stop(round.road, node, round.log.broker(node), round.work.quiet)
 
-    def whole_by_role(self, round: Round, row: RoadNode, *, beside: bool) -> tuple[Condition, ...]:
+    def whole_by_role(self, round: Round, row: JournalRow, *, beside: bool) -> tuple[Condition, ...]:
         """What other brokers lack holds nobody."""
         return broker_whole(round, row, "ZooKeeper", alone=True)

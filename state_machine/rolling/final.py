@@ -19,17 +19,17 @@ from state_machine.policy.fleet_evidence import Roll
 from state_machine.rolling.node_conditions import controller_whole
 from state_machine.rolling.round import NodeTask, Round
 from state_machine.rolling.stock import StockControllers
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 class FinalRoll(StockControllers):
     roll = Roll.FINAL
 
-    def is_asked_before_stop(self, row: RoadNode) -> bool:
+    def is_asked_before_stop(self, row: JournalRow) -> bool:
         """Not of one on its way back to its kept file: that stop finalizes nothing."""
         return not give_up.is_put_back(row)
 
-    def whole_by_role(self, round: Round, row: RoadNode, *, beside: bool) -> tuple[Condition, ...]:
+    def whole_by_role(self, round: Round, row: JournalRow, *, beside: bool) -> tuple[Condition, ...]:
         """The claim says nothing any more: the first one may have ended the migration."""
         return controller_whole(round, row, flag=give_up.is_put_back(row))
 

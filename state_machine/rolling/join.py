@@ -25,7 +25,7 @@ from state_machine.rolling.kind import RollKind
 from state_machine.rolling.node_conditions import broker_whole
 from state_machine.rolling.round import NodeTask, Round
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 class JoinRoll(RollKind):
@@ -37,7 +37,7 @@ class JoinRoll(RollKind):
         holder = None if look is None else look.zookeeper.holder_id
         return frozenset() if holder is None else frozenset({holder})
 
-    def whole_by_role(self, round: Round, row: RoadNode, *, beside: bool) -> tuple[Condition, ...]:
+    def whole_by_role(self, round: Round, row: JournalRow, *, beside: bool) -> tuple[Condition, ...]:
         """One that was sent back does not register with our controllers."""
         road = round.road
         live = (presence(road.zookeeper_ids, row.node_id),)
@@ -84,7 +84,7 @@ def found_whole(snapshot: Snapshot, fleet: Fleet, node: FleetNode, present: Pres
     }
 
 
-def write_before(node: FleetNode, row: RoadNode) -> dict[str, Any]:
+def write_before(node: FleetNode, row: JournalRow) -> dict[str, Any]:
     """The predecessor of its migration file, to the byte. Blocks on the host. Raises Z2K-4204."""
     present = read_present(node.actuator, node.path)
     if present is None:

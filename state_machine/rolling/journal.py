@@ -17,7 +17,7 @@ from state_machine.nodes.restart_evidence import add_evidence
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.rolls import ROLLS, facts_of
 from state_machine.rows.store import Store
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 def begin(
@@ -30,10 +30,10 @@ def begin(
     """
     with store.writing() as session:
         for each in nodes:
-            if session.get(RoadNode, (migration_id, roll, each.id)) is not None:
+            if session.get(JournalRow, (migration_id, roll, each.id)) is not None:
                 continue
             session.add(
-                RoadNode(
+                JournalRow(
                     migration_id=migration_id,
                     roll=roll,
                     node_id=each.id,
@@ -71,7 +71,7 @@ def record(
     with store.writing() as session:
         if evidence:
             add_evidence(session, migration_id, roll, node_id, evidence, at)
-        row = session.get_one(RoadNode, (migration_id, roll, node_id))
+        row = session.get_one(JournalRow, (migration_id, roll, node_id))
         for name, value in columns.items():
             setattr(row, name, value)
         row.changed_at = at
@@ -89,13 +89,13 @@ def record_together(
     with store.writing() as session:
         for node_id, values in columns.items():
             add_evidence(session, migration_id, roll, node_id, evidence, at)
-            row = session.get_one(RoadNode, (migration_id, roll, node_id))
+            row = session.get_one(JournalRow, (migration_id, roll, node_id))
             for name, value in values.items():
                 setattr(row, name, value)
             row.changed_at = at
 
 
-def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
+def entry_of(row: JournalRow, now: float, turn: int = 0) -> RollEntry:
     alone = is_sent_back(row)
     return RollEntry(
         id=row.node_id,
@@ -111,13 +111,13 @@ def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
     )
 
 
-def is_sent_back(row: RoadNode) -> bool:
+def is_sent_back(row: JournalRow) -> bool:
     """Whether a person sent this node back alone: a broker to its previous file; of the roll OURS, to stock."""
     alone = facts_of(row.roll).alone
     return alone is not None and row.kind == alone
 
 
-def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -> None:
+def send_back(session: Session, row: JournalRow, incarnation: str, *, at: float) -> None:
     """A failed node leaves the roll: from here it is stopped, gets its previous file, and is started.
 
     incarnation: as registered now, so that the next one is noticed.

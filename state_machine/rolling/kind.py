@@ -24,7 +24,7 @@ from migrator.model.verdict import Condition, Verdict
 from state_machine.nodes.disks import look_at_disks
 from state_machine.nodes.fleet import FleetNode
 from state_machine.nodes.restart_evidence import file_change
-from state_machine.policy.conditions import claim_is_ours, log_is_observed, road_of
+from state_machine.policy.conditions import claim_is_ours, fleet_evidence_of, log_is_observed
 from state_machine.policy.fleet_evidence import BROKERS, Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Waiting
@@ -37,7 +37,7 @@ from state_machine.rolling import registrations
 from state_machine.rolling.node_conditions import broker_whole, controller_whole, own_process
 from state_machine.rolling.round import NodeSeen, NodeTask, Round
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ class RollKind:
         """
         return ()
 
-    def rows(self, round: Round) -> tuple[RoadNode, ...]:
+    def rows(self, round: Round) -> tuple[JournalRow, ...]:
         """The rows of its journal that count now."""
         return round.rows
 
@@ -99,28 +99,28 @@ class RollKind:
 
     def takes(self, evidence: Evidence, *nodes: int) -> tuple[Condition, ...]:
         """What the stop of these nodes together takes from partitions that are whole."""
-        return restarts_are_accepted(road_of(evidence), nodes) if self.facts.role == BROKERS else ()
+        return restarts_are_accepted(fleet_evidence_of(evidence), nodes) if self.facts.role == BROKERS else ()
 
     def around(self, evidence: Evidence) -> Verdict:
         """What has to hold of the cluster until a node that was started counts as whole."""
         return Verdict(conditions_of(evidence, self.roll, When.WHOLE))
 
-    def is_asked_before_stop(self, row: RoadNode) -> bool:
+    def is_asked_before_stop(self, row: JournalRow) -> bool:
         """Whether what the service asks before each stop of this roll is about this node."""
         return True
 
     # --- what is observed of a node ------------------------------------------------------------------------
 
-    def see(self, round: Round, row: RoadNode, seen: NodeSeen) -> None:
+    def see(self, round: Round, row: JournalRow, seen: NodeSeen) -> None:
         """Corrects what its host's supervisor says of the process, where that is not all."""
 
-    def whole(self, round: Round, row: RoadNode, seen: NodeSeen, *, beside: bool) -> Verdict:
+    def whole(self, round: Round, row: JournalRow, seen: NodeSeen, *, beside: bool) -> Verdict:
         """What has to hold of the node that was started, before the next one. beside: others are restarted with it."""
         own = (*own_process(seen.process, seen.rendered), log_is_observed(round.road))
         disks = () if seen.disks is None or row.role != BROKERS else (seen.disks,)
         return Verdict((*own, *self.whole_by_role(round, row, beside=beside), *disks))
 
-    def whole_by_role(self, round: Round, row: RoadNode, *, beside: bool) -> tuple[Condition, ...]:
+    def whole_by_role(self, round: Round, row: JournalRow, *, beside: bool) -> tuple[Condition, ...]:
         if row.role == BROKERS:
             return broker_whole(round, row, "ZooKeeper" if row.kind == FileKind.BACK else "KRaft", alone=beside)
         return (*controller_whole(round, row, flag=True), claim_is_ours(round.evidence))
@@ -129,10 +129,10 @@ class RollKind:
         """The cluster does not count it as present."""
         return registrations.is_gone(round.snapshot, node)
 
-    def registered_anew(self, round: Round, row: RoadNode) -> bool:
+    def registered_anew(self, round: Round, row: JournalRow) -> bool:
         return registrations.registered_anew(round.snapshot, row)
 
-    def registers_never(self, round: Round, row: RoadNode, seen: NodeSeen) -> bool:
+    def registers_never(self, round: Round, row: JournalRow, seen: NodeSeen) -> bool:
         """Only another restart makes it register."""
         return False
 

@@ -29,7 +29,7 @@ from state_machine.policy.fleet_evidence import BROKERS
 from state_machine.policy.rolls import facts_of
 from state_machine.rolling.kind import RollKind
 from state_machine.rolling.round import Means, NodeLook, NodeSeen, Round
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ LOOK_COUNTS_S: Final = 5.0
 """What a look found long before the round that comes for it, as after a hanging observation, is looked at again."""
 
 
-def are_together(rows: Iterable[RoadNode]) -> bool:
+def are_together(rows: Iterable[JournalRow]) -> bool:
     """Several nodes are away, or one beside a failed one: of a rack that was stopped together."""
     steps = [RollStep(row.step) for row in rows]
     begun = sum(each in UNDER_WAY for each in steps)
@@ -54,7 +54,7 @@ class HostLooks:
     def __init__(self, means: Means) -> None:
         self._means = means
 
-    async def node_now(self, round: Round, kind: RollKind, row: RoadNode, image: Image) -> NodeNow | None:
+    async def node_now(self, round: Round, kind: RollKind, row: JournalRow, image: Image) -> NodeNow | None:
         """None: its host has not answered yet."""
         node, work = round.node(row), round.work
         seen = work.seen.get((round.roll, node.id))
@@ -84,7 +84,7 @@ class HostLooks:
             registers_never=kind.registers_never(round, row, seen),
         )
 
-    async def _looked(self, round: Round, row: RoadNode, image: Image, patience_s: float) -> NodeSeen | None:
+    async def _looked(self, round: Round, row: JournalRow, image: Image, patience_s: float) -> NodeSeen | None:
         """A look that began with this row. One that hangs holds no round: it goes on, and None is the answer."""
         work, key, now = round.work, (str(round.roll), row.node_id), (row.step, row.checksum)
         look = work.looks.get(key)
@@ -106,12 +106,12 @@ class HostLooks:
     def _is_young(self, seen: NodeSeen) -> bool:
         return self._means.steady() - seen.at < LOOK_COUNTS_S
 
-    def waited_for(self, round: Round, row: RoadNode) -> str:
+    def waited_for(self, round: Round, row: JournalRow) -> str:
         look = round.work.looks.get((str(round.roll), row.node_id))
         seconds = 0.0 if look is None else self._means.steady() - look.since
         return f"{row.role} {row.node_id}: its host is looked at ({seconds:.0f} s)"
 
-    def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> NodeSeen:
+    def _look_at_node(self, node: FleetNode, row: JournalRow, image: Image) -> NodeSeen:
         """A host that does not answer is not known, and no reason to fail."""
         answered = False if isinstance(node.actuator, ByOthers) else None
         try:

@@ -55,7 +55,7 @@ from state_machine.rolling.registrations import incarnation
 from state_machine.rolling.round import Means, RollWork, Round, log_of
 from state_machine.rolling.table import KINDS
 from state_machine.rows.store import Snapshot, Store
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 from state_machine.settings import ServiceSettings
 
 
@@ -185,7 +185,7 @@ class Roller:
         self,
         round: Round,
         decision: Decision,
-        rows: Mapping[int, RoadNode],
+        rows: Mapping[int, JournalRow],
         entries: Sequence[RollEntry],
         look: RollNow,
     ) -> Outcome | None:
@@ -231,7 +231,7 @@ def _others_go_on(round: Round) -> bool:
     return len(rows) > 1 and len(work.running) < len(rows) and not work.moved
 
 
-def _problems(failed: list[RoadNode]) -> tuple[Occurrence, ...]:
+def _problems(failed: list[JournalRow]) -> tuple[Occurrence, ...]:
     """The cause as it was found, under the code of what stands."""
     return tuple(
         STEP_FAILED.found(act=row.failed_in, node=f"{row.role} {row.node_id}", reason=f"{row.code} {row.cause}")

@@ -11,7 +11,7 @@ from migrator.model.verdict import Condition
 from state_machine.policy.conditions import replicas_are_settled, replicas_are_whole
 from state_machine.rollback.stops import broker_is_in_sync
 from state_machine.rolling.round import Round
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition, ...]:
@@ -22,7 +22,7 @@ def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition
 
 
 def broker_whole(
-    round: Round, row: RoadNode, mode: str, live: tuple[Condition, ...] = (), *, alone: bool
+    round: Round, row: JournalRow, mode: str, live: tuple[Condition, ...] = (), *, alone: bool
 ) -> tuple[Condition, ...]:
     """mode: ZooKeeper or KRaft. alone: what others lack is no reason; before the next stop of a way forward, every
     partition of the cluster is whole.
@@ -47,7 +47,7 @@ def broker_whole(
     )
 
 
-def controller_whole(round: Round, row: RoadNode, *, flag: bool) -> tuple[Condition, ...]:
+def controller_whole(round: Round, row: JournalRow, *, flag: bool) -> tuple[Condition, ...]:
     """flag: it runs with the migration flag."""
     observed = round.log
     controller, voter = observed.controller(row.node_id), observed.voter(row.node_id)

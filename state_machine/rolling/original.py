@@ -21,7 +21,7 @@ from state_machine.rolling.node_conditions import own_process
 from state_machine.rolling.round import NodeSeen, Round
 from state_machine.rolling.ways_back import WayBackKind
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 class OriginalRoll(WayBackKind):
@@ -63,7 +63,7 @@ class OriginalRoll(WayBackKind):
     def takes(self, evidence: Evidence, *nodes: int) -> tuple[Condition, ...]:
         return ()
 
-    def whole(self, round: Round, row: RoadNode, seen: NodeSeen, *, beside: bool) -> Verdict:
+    def whole(self, round: Round, row: JournalRow, seen: NodeSeen, *, beside: bool) -> Verdict:
         """We start it only after ZooKeeper had lost its registration of before. One that somebody else started earlier
         ends when it finds that registration.
         """
@@ -80,7 +80,7 @@ class OriginalRoll(WayBackKind):
             return False
         return node.id not in look.zookeeper.brokers
 
-    def registered_anew(self, round: Round, row: RoadNode) -> bool:
+    def registered_anew(self, round: Round, row: JournalRow) -> bool:
         return False
 
 

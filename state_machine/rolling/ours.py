@@ -22,8 +22,8 @@ from migrator.model.verdict import Condition, Verdict
 from state_machine.children.supervisor import QUICK_ENDS_MAX
 from state_machine.nodes.fleet import Fleet, FleetNode
 from state_machine.nodes.restart_evidence import file_change
-from state_machine.policy.conditions import claim_is_ours, guards_are_proven, road_of, zookeeper_follows
-from state_machine.policy.fleet_evidence import RoadEvidence, Roll
+from state_machine.policy.conditions import claim_is_ours, fleet_evidence_of, guards_are_proven, zookeeper_follows
+from state_machine.policy.fleet_evidence import FleetEvidence, Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import Waiting
 from state_machine.rollback import controllers_back
@@ -36,7 +36,7 @@ from state_machine.rolling.our_processes import ours_runs, stop_with_ours
 from state_machine.rolling.round import NodeSeen, NodeTask, Round
 from state_machine.rolling.ways_back import WayBackKind, in_any_case
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 class OursRoll(WayBackKind):
@@ -54,7 +54,7 @@ class OursRoll(WayBackKind):
         return tuple(each for each in found if each not in silent)
 
     def may_stop(self, evidence: Evidence) -> Verdict:
-        road = road_of(evidence)
+        road = fleet_evidence_of(evidence)
         follows = () if _ours_will_follow(road) else (zookeeper_follows(road),)
         guards = guards_are_proven(road, road.left_out)
         return Verdict((*in_any_case(evidence), claim_is_ours(evidence), *follows, *guards))
@@ -62,7 +62,7 @@ class OursRoll(WayBackKind):
     def may_stop_node(self, round: Round, node: int) -> tuple[Condition, ...]:
         return controller_may_stop(round.road, node)
 
-    def see(self, round: Round, row: RoadNode, seen: NodeSeen) -> None:
+    def see(self, round: Round, row: JournalRow, seen: NodeSeen) -> None:
         """A controller of ours has its process elsewhere than the host's supervisor says."""
         answers = ours_runs(round.means.launcher, round.snapshot, row.node_id)
         if row.step == RollStep.STARTED and not is_sent_back(row):
@@ -70,7 +70,7 @@ class OursRoll(WayBackKind):
         elif answers:
             seen.process = ProcessState.RUNNING
 
-    def whole_by_role(self, round: Round, row: RoadNode, *, beside: bool) -> tuple[Condition, ...]:
+    def whole_by_role(self, round: Round, row: JournalRow, *, beside: bool) -> tuple[Condition, ...]:
         found = super().whole_by_role(round, row, beside=beside)
         return found if is_sent_back(row) else (answers_in_its_place(round.evidence, row), *found)
 
@@ -88,7 +88,7 @@ class OursRoll(WayBackKind):
         return super().order_start(task) if is_sent_back(task.row) else {}
 
 
-def _ours_will_follow(road: RoadEvidence) -> bool:
+def _ours_will_follow(road: FleetEvidence) -> bool:
     """Stock that finds configuration of clients' metrics in the log never comes to the end of its comparison with
     ZooKeeper. No broker reads ZooKeeper then; ours bring it up to date before one does (`ours_lead_again`).
     """
@@ -97,8 +97,8 @@ def _ours_will_follow(road: RoadEvidence) -> bool:
 
 def others_away(evidence: Evidence, half_way: tuple[int, ...]) -> str | None:
     """A controller that was left half-way is stopped first; not while it follows and another one does not."""
-    out = road_of(evidence).left_out
-    lag = {each.id: each.lag for each in road_of(evidence).voters if each.id not in out}
+    out = fleet_evidence_of(evidence).left_out
+    lag = {each.id: each.lag for each in fleet_evidence_of(evidence).voters if each.id not in out}
     following = [each for each in half_way if lag.get(each) == 0]
     behind = sorted(each for each, records in lag.items() if records != 0 and each not in half_way)
     if not following or not behind:
@@ -106,7 +106,7 @@ def others_away(evidence: Evidence, half_way: tuple[int, ...]) -> str | None:
     return f"controllers {following} are not stopped while controllers {behind} do not have what is committed"
 
 
-def process_of(snapshot: Snapshot, row: RoadNode, answers: bool) -> ProcessState:
+def process_of(snapshot: Snapshot, row: JournalRow, answers: bool) -> ProcessState:
     """The state of our process, once the supervisor may start it. It gives up on one that ends again and again."""
     if answers:
         return ProcessState.RUNNING
@@ -115,7 +115,7 @@ def process_of(snapshot: Snapshot, row: RoadNode, answers: bool) -> ProcessState
     return ProcessState.STOPPED if gave_up else ProcessState.NOT_READ
 
 
-def answers_in_its_place(evidence: Evidence, row: RoadNode) -> Condition:
+def answers_in_its_place(evidence: Evidence, row: JournalRow) -> Condition:
     """Whoever follows under this id could be stock; only ours has a control port."""
     silent = evidence.silent.get(row.node_id)
     said = "its control port answers" if silent is None else silent

@@ -26,7 +26,7 @@ from state_machine.rolling.registrations import registered_now
 from state_machine.rolling.round import Means, RollWork, Round
 from state_machine.rolling.table import KINDS
 from state_machine.rows.store import Store
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ class Racks:
         self,
         round: Round,
         act: NodeAct,
-        rows: Mapping[int, RoadNode],
+        rows: Mapping[int, JournalRow],
         entries: Sequence[RollEntry],
         ready: Verdict,
         *,
@@ -83,7 +83,7 @@ class Racks:
         taken = Verdict(KINDS[round.roll].takes(round.evidence, *ids))
         return "" if taken.holds else taken.reason()
 
-    async def _stop(self, round: Round, rows: Sequence[RoadNode], ready: Verdict) -> Outcome:
+    async def _stop(self, round: Round, rows: Sequence[JournalRow], ready: Verdict) -> Outcome:
         """All of them are in the journal, in one transaction, before the first stop."""
         at, ids = self._means.clock(), [row.node_id for row in rows]
         said = f"brokers {ids} of rack {rows[0].rack}: every partition keeps its minimum ISR without them"
@@ -114,7 +114,7 @@ def _with_racks(round: Round, entries: Sequence[RollEntry]) -> list[RollEntry]:
     return [replace(each, rack=racks.get(each.id, each.rack)) for each in entries]
 
 
-def naming_racks(found: Outcome | None, work: RollWork, rows: Iterable[RoadNode]) -> Outcome | None:
+def naming_racks(found: Outcome | None, work: RollWork, rows: Iterable[JournalRow]) -> Outcome | None:
     """Adds the racks that are restarted one broker after the other although a rack at a time is asked for."""
     left = {(row.roll, row.node_id) for row in rows if row.step != RollStep.WHOLE}
     named = [why for (roll, _), (ids, why) in work.one_by_one.items() if any((roll, each) in left for each in ids)]

@@ -11,7 +11,7 @@ from state_machine.nodes.fleet import FleetNode
 from state_machine.policy.fleet_evidence import BROKERS
 from state_machine.rolling.round import log_of
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 SILENT_MS: Final = 10_000
 """A voter that fetched nothing for so long is not counted as present."""
@@ -24,12 +24,12 @@ def incarnation(snapshot: Snapshot, role: str, node: int) -> str:
     return "" if found is None else str(found.incarnation)
 
 
-def registered_now(snapshot: Snapshot, row: RoadNode) -> dict[str, Any]:
+def registered_now(snapshot: Snapshot, row: JournalRow) -> dict[str, Any]:
     """The incarnation that a restart has to change: since it was prepared, its host may have started it again."""
     return {"incarnation": incarnation(snapshot, row.role, row.node_id)} if log_of(snapshot).known else {}
 
 
-def registered_anew(snapshot: Snapshot, row: RoadNode) -> bool:
+def registered_anew(snapshot: Snapshot, row: JournalRow) -> bool:
     """Whether a broker registered anew since its stop was ordered."""
     observed = log_of(snapshot)
     found = observed.broker(row.node_id) if observed.known and row.role == BROKERS else None

@@ -26,14 +26,14 @@ from state_machine.facts.accepted import WaiverFact
 from state_machine.nodes.calls import HostThreads
 from state_machine.nodes.fleet import Fleet, FleetNode
 from state_machine.nodes.replicas import ReplicasSeen, ReplicasWatch
-from state_machine.policy.conditions import road_of
-from state_machine.policy.fleet_evidence import RoadEvidence, Roll
+from state_machine.policy.conditions import fleet_evidence_of
+from state_machine.policy.fleet_evidence import FleetEvidence, Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.rolls import ROLLS, RollRow
 from state_machine.rollback.stops import Quiet
 from state_machine.rolling.unsent_registrations import UnsentRegistrations
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 from state_machine.settings import ServiceSettings
 
 
@@ -121,19 +121,19 @@ class Round:
         return ROLLS[self.roll]
 
     @property
-    def road(self) -> RoadEvidence:
-        return road_of(self.evidence)
+    def road(self) -> FleetEvidence:
+        return fleet_evidence_of(self.evidence)
 
     @property
     def log(self) -> LogObservation:
         return log_of(self.snapshot)
 
     @property
-    def rows(self) -> tuple[RoadNode, ...]:
+    def rows(self) -> tuple[JournalRow, ...]:
         """The journal of this roll."""
         return self.snapshot.nodes_of(self.roll)
 
-    def node(self, row: RoadNode) -> FleetNode:
+    def node(self, row: JournalRow) -> FleetNode:
         node = self.fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         return node
@@ -145,7 +145,7 @@ class NodeTask:
 
     round: Round
     node: FleetNode
-    row: RoadNode
+    row: JournalRow
     image: Image
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from migrator.fleet.roll import RollStep
 from state_machine.clusters.log_observer import LogObservation, LogVoter
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 from state_machine.times.stretches import UNOBSERVED_S
 
 UNSENT_S: Final = 30.0
@@ -23,7 +23,7 @@ STARTED_AGAIN: Final = "started again, as it never sent its registration (KAFKA-
 """In the journal, so that another life of the service does not do it once more."""
 
 
-def is_unsent(row: RoadNode, observed: LogObservation) -> bool:
+def is_unsent(row: JournalRow, observed: LogObservation) -> bool:
     """It runs in its quorum, has what is committed, and what is registered is the process of before. It does not lead,
     and every voter follows: its stop takes no majority away.
     """
@@ -49,7 +49,7 @@ class UnsentRegistrations:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], tuple[float, float]] = {}
 
-    def is_due(self, row: RoadNode, observed: LogObservation, now: float) -> bool:
+    def is_due(self, row: JournalRow, observed: LogObservation, now: float) -> bool:
         """Whether it has been one for so long, and was not started again for it before."""
         key = row.roll, row.node_id
         if not is_unsent(row, observed):
@@ -61,6 +61,6 @@ class UnsentRegistrations:
         return now - since >= UNSENT_S and STARTED_AGAIN not in row.detail
 
 
-def before_its_second_stop(row: RoadNode) -> dict[str, str]:
+def before_its_second_stop(row: JournalRow) -> dict[str, str]:
     """Columns. When it began and what held then stay those of its first stop, and so does its deadline."""
     return {"detail": f"{row.detail}; {STARTED_AGAIN}"}

@@ -14,7 +14,7 @@ from typing import Any
 from migrator.fleet.render import FileKind
 from migrator.model.verdict import Condition, Verdict
 from state_machine.nodes.fleet import FleetNode
-from state_machine.policy.conditions import canary_is_well, log_is_observed, road_of
+from state_machine.policy.conditions import canary_is_well, fleet_evidence_of, log_is_observed
 from state_machine.policy.fleet_evidence import BROKERS
 from state_machine.policy.gates import Evidence
 from state_machine.policy.later import no_later_kafka
@@ -29,7 +29,7 @@ from state_machine.rolling import registrations
 from state_machine.rolling.kind import RollKind, disks_said
 from state_machine.rolling.round import NodeTask, Round
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 
 
 class WayBackKind(RollKind, ABC):
@@ -56,7 +56,7 @@ class WayBackKind(RollKind, ABC):
         later = {*without_answer(round.snapshot), *_serving(round, found)}
         return tuple(each for each in found if each not in later)
 
-    def rows(self, round: Round) -> tuple[RoadNode, ...]:
+    def rows(self, round: Round) -> tuple[JournalRow, ...]:
         return tuple(in_turn(round.rows, round.out))
 
     def ready_of(self, round: Round, node: int, cluster: Verdict) -> Verdict:
@@ -66,7 +66,7 @@ class WayBackKind(RollKind, ABC):
 
     def takes(self, evidence: Evidence, *nodes: int) -> tuple[Condition, ...]:
         """It is only said."""
-        return restarts_take(road_of(evidence), nodes) if self.facts.role == BROKERS else ()
+        return restarts_take(fleet_evidence_of(evidence), nodes) if self.facts.role == BROKERS else ()
 
     def around(self, evidence: Evidence) -> Verdict:
         """What is broken elsewhere holds nobody."""
@@ -98,7 +98,7 @@ class WayBackKind(RollKind, ABC):
 
 def in_any_case(evidence: Evidence) -> tuple[Condition, ...]:
     """What has to hold before any stop while our controllers, or stock, lead."""
-    road = road_of(evidence)
+    road = fleet_evidence_of(evidence)
     return (no_later_kafka(evidence.later), log_is_observed(road), *canary_is_well(road), zookeeper_answers(evidence))
 
 

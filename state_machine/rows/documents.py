@@ -1,7 +1,7 @@
 """What the service keeps about a migration beside its journal: files, soak, intent, configured times.
 
 In:   nothing. Out: structs, each one row of JSON under its kind.
-Elsewhere: who writes them (rolling/file_watch.py and modules of `finish`), what gates make of them
+Elsewhere: who writes them (evidence/file_watch.py and modules of `finish`), what gates make of them
 (evidence/after_dual_write.py).
 """
 

@@ -49,12 +49,12 @@ from state_machine.rows.tables import (
     AuditRun,
     Backup,
     DriverCursor,
+    JournalRow,
     Migration,
     ObservationRow,
     ObservedNode,
     Operation,
     PhaseEvent,
-    RoadNode,
 )
 
 _Given = ParamSpec("_Given")
@@ -99,7 +99,7 @@ _CURSORS: Final = select(DriverCursor.run, DriverCursor.number).where(DriverCurs
 _PENDING_OPERATIONS: Final = (
     select(Operation).where(Operation.migration_id == _MIGRATION, Operation.state.in_(PENDING)).order_by(Operation.id)
 )
-_JOURNAL: Final = select(RoadNode).where(RoadNode.migration_id == _MIGRATION).order_by(RoadNode.node_id)
+_JOURNAL: Final = select(JournalRow).where(JournalRow.migration_id == _MIGRATION).order_by(JournalRow.node_id)
 _LAST_APPROVAL: Final = (
     select(Approval).where(Approval.migration_id == _MIGRATION).order_by(Approval.id.desc()).limit(1)
 )
@@ -150,14 +150,14 @@ class Snapshot:
     dual_write_audits: tuple[AuditRun, ...] = ()
     audit_passed_at: float | None = None
     audit_plan: AuditPlan | None = None
-    road: tuple[RoadNode, ...] = ()
+    road: tuple[JournalRow, ...] = ()
     approval: Approval | None = None
     backups: tuple[Backup, ...] = ()
     documents: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     led_back: bool = False
     joining: bool = False
 
-    def nodes_of(self, roll: str) -> tuple[RoadNode, ...]:
+    def nodes_of(self, roll: str) -> tuple[JournalRow, ...]:
         """The journal of one rolling restart, by node id."""
         return tuple(each for each in self.road if each.roll == roll)
 
@@ -178,22 +178,22 @@ class Snapshot:
         return Phase(self.migration.phase)
 
 
-def reached(row: RoadNode) -> RollStep:
+def reached(row: JournalRow) -> RollStep:
     """The step of a node of a rolling restart; of a failed one, the step in which it failed."""
     return RollStep(row.failed_in or row.step if row.step == RollStep.FAILED else row.step)
 
 
-def has_failed(row: RoadNode) -> bool:
+def has_failed(row: JournalRow) -> bool:
     """The rolling restart stands at it until a person decides."""
     return row.step == RollStep.FAILED
 
 
-def is_under_way(row: RoadNode) -> bool:
+def is_under_way(row: JournalRow) -> bool:
     """The service restarts it just now."""
     return RollStep(row.step) in UNDER_WAY
 
 
-def is_put_back(row: RoadNode) -> bool:
+def is_put_back(row: JournalRow) -> bool:
     """Whether the roll OURS put our controller back on this node, and nobody sent it back to stock alone."""
     return reached(row) in (RollStep.STARTED, RollStep.WHOLE) and row.kind != FileKind.STOCK
 
@@ -330,7 +330,7 @@ class Store:
         """The newest time in any row that a service wrote, of any migration; 0.0 without any."""
         columns = (
             *(Migration.created_at, Migration.since, Operation.at, Operation.ended_at, PhaseEvent.recorded_at),
-            *(ObservationRow.at, AuditRun.asked_at, AuditRun.finished_at, Backup.seen_at, RoadNode.changed_at),
+            *(ObservationRow.at, AuditRun.asked_at, AuditRun.finished_at, Backup.seen_at, JournalRow.changed_at),
             Approval.at,
         )
         with self.reading() as session:
@@ -551,7 +551,7 @@ class Store:
                 for node in session.scalars(select(ObservedNode).where(ObservedNode.migration_id == row.id)):
                     node.quick_ends = 0
                 _try_failed_again(session, row.id, at)
-                for each in (session.get(RoadNode, (row.id, roll, node_id)) for roll, node_id in stopped):
+                for each in (session.get(JournalRow, (row.id, roll, node_id)) for roll, node_id in stopped):
                     if each is not None and each.step == RollStep.PREPARED:
                         each.step, each.began_at, each.changed_at = RollStep.STOPPING, at, at
             written = session.get_one(Operation, operation.id)
@@ -647,11 +647,11 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
     ended after its start is started again, one that something else started is stopped again, and one that was sent back
     begins anew.
     """
-    failed = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.FAILED)
-    sent_back = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.BACK)
-    for node in session.scalars(select(RoadNode).where(*sent_back)):
+    failed = (JournalRow.migration_id == migration_id, JournalRow.step == RollStep.FAILED)
+    sent_back = (JournalRow.migration_id == migration_id, JournalRow.step == RollStep.BACK)
+    for node in session.scalars(select(JournalRow).where(*sent_back)):
         node.step, node.kind, node.began_at, node.changed_at = RollStep.PENDING, "", None, at
-    for node in session.scalars(select(RoadNode).where(*failed)):
+    for node in session.scalars(select(JournalRow).where(*failed)):
         ended = node.failed_in == RollStep.STARTED and node.code == NODE_ENDED.code
         started = node.failed_in == RollStep.STOPPED and node.code == NODE_STARTED_BY_OTHERS.code
         node.step = RollStep.WRITTEN if ended else RollStep.STOPPING if started else node.failed_in
@@ -659,7 +659,7 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
         node.began_at = at if node.began_at is not None and not started else None
 
 
-def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
+def _road(session: Session, row: Migration) -> tuple[JournalRow, ...]:
     """The journal of rolling restarts."""
     if row.phase not in _WITH_JOURNAL:
         return ()

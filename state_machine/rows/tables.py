@@ -250,7 +250,7 @@ class Backup(Base):
     size_bytes: Mapped[int | None] = mapped_column(LARGE, default=None)
 
 
-class RoadNode(Base):
+class JournalRow(Base):
     """The journal of a rolling restart: how far one node is. A step is here before its act begins.
 
     incarnation: of its registration before it was stopped. checksum: of the file that is rendered for it;

@@ -30,7 +30,7 @@ from state_machine.evidence.of_gates import asked_by
 from state_machine.evidence.of_gates import evidence as evidence_at
 from state_machine.finish.before_finalize import is_begun
 from state_machine.finish.own_znodes import OwnZnodes
-from state_machine.policy.conditions import road_of
+from state_machine.policy.conditions import fleet_evidence_of
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
@@ -58,7 +58,7 @@ from state_machine.rows.store import Snapshot, Store
 from state_machine.rows.transition import SERVICE, PhaseStep, StepSource, take
 from state_machine.settings import ServiceSettings
 from state_machine.times.row_clock import AHEAD_WORTH_SAYING_S
-from state_machine.work.acts_after_dual_write import RoadActs
+from state_machine.work.acts_after_dual_write import ActsAfterDualWrite
 
 AGAIN_S: Final = 20.0
 """Pause before an inspection that was not passed is repeated."""
@@ -86,7 +86,7 @@ class Acts:
         supervisor: Supervisor,
         inspections: Inspections,
         settings: ServiceSettings,
-        road: RoadActs,
+        road: ActsAfterDualWrite,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         znodes: OwnZnodes | None = None,
@@ -151,7 +151,7 @@ class Acts:
             *self._clock_set_back(),
         )
         if snapshot.led_back or snapshot.phase is Phase.ROLLED_BACK:
-            beside = (*beside, *left_out_findings(snapshot, road_of(evidence).back, self._clock()))
+            beside = (*beside, *left_out_findings(snapshot, fleet_evidence_of(evidence).back, self._clock()))
         return replace(outcome, problems=(*outcome.problems, *beside))
 
     # --- before the takeover -------------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class Acts:
             left = await self._road.keep_left_out(snapshot)
             why = f"every broker has the file with which it was found{left}"
             return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK, why)
-        without = snapshot.replaced | road_of(evidence).left_out
+        without = snapshot.replaced | fleet_evidence_of(evidence).left_out
         kept = await self._supervisor.keep_running(snapshot, without=without)
         ours = await self._road.controllers_back(snapshot, evidence)
         if ours is not None:
@@ -416,7 +416,7 @@ class Acts:
         verdict = ours_lead_again(evidence)
         if verdict.holds:
             return None
-        back, last = road_of(evidence).back, snapshot.copy_audit
+        back, last = fleet_evidence_of(evidence).back, snapshot.copy_audit
         ended = None if last is None else last.finished_at
         lately = ended is not None and 0 <= self._clock() - ended < AGAIN_S
         failed_lately = back is not None and back.equal is False and lately

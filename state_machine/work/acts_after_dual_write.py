@@ -29,7 +29,14 @@ from migrator.fleet.roll import RollStep
 from migrator.model.connect_string import chroot_of
 from migrator.model.verdict import Verdict
 from migrator.zk import paths
-from state_machine.evidence.after_dual_write import next_phase, road_evidence
+from state_machine.evidence.after_dual_write import fleet_evidence, next_phase
+from state_machine.evidence.file_watch import (
+    NodeFiles,
+    file_findings,
+    read_changes,
+    read_files,
+    restart_occurrences,
+)
 from state_machine.facts.accepted import Limits
 from state_machine.facts.canary import CanaryFact
 from state_machine.finish import give_up
@@ -43,7 +50,7 @@ from state_machine.finish.zookeeper_end import end_text, observed_end
 from state_machine.nodes.calls import HostThreads
 from state_machine.nodes.fleet import Fleet, Fleets, trouble_of
 from state_machine.nodes.readings import NodeReadings
-from state_machine.policy.conditions import canary_is_well, road_of
+from state_machine.policy.conditions import canary_is_well, fleet_evidence_of
 from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
@@ -53,13 +60,6 @@ from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.rollback.controllers_back import to_put_back
 from state_machine.rollback.left_out import left_as_stock, left_out, nodes_left_out, words_of_left_out
-from state_machine.rolling.file_watch import (
-    NodeFiles,
-    file_findings,
-    read_changes,
-    read_files,
-    restart_occurrences,
-)
 from state_machine.rolling.journal import send_back
 from state_machine.rolling.loop import Roller
 from state_machine.rows.documents import (
@@ -80,7 +80,7 @@ from state_machine.rows.documents import (
     document,
 )
 from state_machine.rows.store import Snapshot, Store
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 from state_machine.settings import ServiceSettings
 
 log = structlog.get_logger()
@@ -108,7 +108,7 @@ class _Work:
     troubles: dict[str, Occurrence] = field(default_factory=dict)
 
 
-class RoadActs:
+class ActsAfterDualWrite:
     """One method per phase; `tend` in all of them."""
 
     def __init__(
@@ -230,7 +230,7 @@ class RoadActs:
         await self._roller.release(snapshot)
         if self._raises is not None:
             await self._raises.look(snapshot)
-        road = road_of(evidence)
+        road = fleet_evidence_of(evidence)
         levels = document(snapshot, LEVELS, LevelsDocument)
         raise_ = "`zk2kraft finalize-version` raises metadata.version after every node runs a later Kafka"
         if road.levels is not None:
@@ -307,11 +307,11 @@ class RoadActs:
         log.warning("finalize.intended", path=paths.FINALIZE_INTENT, text=text)
         return None
 
-    def _put_back(self, snapshot: Snapshot, row: RoadNode) -> None:
+    def _put_back(self, snapshot: Snapshot, row: JournalRow) -> None:
         look = snapshot.observation
         found = None if look is None else look.log.controller(row.node_id)
         with self._store.writing() as session:
-            written = session.get_one(RoadNode, (row.migration_id, row.roll, row.node_id))
+            written = session.get_one(JournalRow, (row.migration_id, row.roll, row.node_id))
             send_back(session, written, "" if found is None else found.incarnation, at=self._clock())
 
     async def _delete_intent(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
@@ -452,7 +452,7 @@ class RoadActs:
 
     def _say_canary(self, snapshot: Snapshot, work: _Work) -> None:
         work.troubles.pop("canary", None)
-        road = road_evidence(snapshot, self._clock())
+        road = fleet_evidence(snapshot, self._clock())
         for each in () if road is None else canary_is_well(road):
             if not each.holds:
                 work.troubles["canary"] = CANARY_OVER_BUDGET.found(reason=each.message)

@@ -27,7 +27,7 @@ from state_machine.clusters.log_observer import LogObservation
 from state_machine.evidence.of_gates import asked_by
 from state_machine.finish import give_up
 from state_machine.finish.version_raise import VersionRaise
-from state_machine.policy.conditions import road_of
+from state_machine.policy.conditions import fleet_evidence_of
 from state_machine.policy.finalize_gates import is_begun_by
 from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.gates import Evidence
@@ -55,7 +55,7 @@ from state_machine.rollback.plan import loss_of
 from state_machine.rollback.reconciled import may_go_on
 from state_machine.rolling.journal import is_sent_back, send_back
 from state_machine.rows.store import Snapshot, Store
-from state_machine.rows.tables import Operation, RoadNode
+from state_machine.rows.tables import JournalRow, Operation
 from state_machine.rows.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
 from state_machine.work.accepted import AcceptedOperations
 from state_machine.work.agreement import agreement, require_bound
@@ -185,7 +185,7 @@ class Operations:
 
         def write() -> None:
             with self._store.writing() as session:
-                found = session.get_one(RoadNode, (row.migration_id, row.roll, row.node_id))
+                found = session.get_one(JournalRow, (row.migration_id, row.roll, row.node_id))
                 send_back(session, found, incarnation, at=self._clock())
                 written = session.get_one(Operation, operation.id)
                 written.state, written.answer, written.ended_at = "succeeded", said, self._clock()
@@ -261,7 +261,7 @@ class Operations:
 
 def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
     """Everything of the gate but the approval itself. Raises Z2K-4003 where that does not have to be approved."""
-    waits = phase is Phase.FINALIZING and not is_begun_by(road_of(evidence))
+    waits = phase is Phase.FINALIZING and not is_begun_by(fleet_evidence_of(evidence))
     here = Phase.SOAK if waits else phase  # the gate is asked again before the first stop, and an approval ends
     edges = [TRANSITIONS.get((here, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
     edge = next((each for each in edges if each is not None and PHASES[each.to].approval), None)
@@ -288,7 +288,7 @@ def sent_back_roll(phase: Phase) -> Roll | None:
     return next((each for each in PHASES[phase].rolls if each in WITH_BACK), None)
 
 
-def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
+def may_send_back(snapshot: Snapshot, evidence: Evidence) -> JournalRow:
     """The failed broker of BROKERS_JOINING or ROLLING_BROKERS, or the failed controller that ours could not replace in
     ROLLING_BACK. Raises Z2K-4216 where there is none, or it may not go back.
     """
@@ -308,7 +308,7 @@ def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
     return row
 
 
-def _registered(snapshot: Snapshot, row: RoadNode) -> str:
+def _registered(snapshot: Snapshot, row: JournalRow) -> str:
     """The incarnation of its present registration; empty when there is none."""
     log = LogObservation() if snapshot.observation is None else snapshot.observation.log
     found = log.broker(row.node_id) if row.role == BROKERS else log.controller(row.node_id)

@@ -42,7 +42,7 @@ from tests.support.builders import a_partition, a_topic, an_image
 from tests.support.stores import a_store
 
 try:
-    from state_machine.evidence.after_dual_write import road_evidence
+    from state_machine.evidence.after_dual_write import fleet_evidence
     from state_machine.evidence.of_gates import evidence
     from state_machine.nodes.disks import look_at_disks
     from state_machine.nodes.fleet import Fleet, FleetNode
@@ -51,8 +51,8 @@ try:
     from state_machine.policy.outcome import Blocked
     from state_machine.rolling.loop import Roller
     from state_machine.rows.store import Snapshot, Store
-    from state_machine.rows.tables import Migration, RoadNode
-    from state_machine.work.acts_after_dual_write import RoadActs
+    from state_machine.rows.tables import JournalRow, Migration
+    from state_machine.work.acts_after_dual_write import ActsAfterDualWrite
 except ModuleNotFoundError:  # a build like e48f2edd
     for module, names in {
         "evidence": "evidence",
@@ -60,14 +60,15 @@ except ModuleNotFoundError:  # a build like e48f2edd
         "policy.road_observations": "BROKERS CONTROLLERS Roll",
         "road.disks": "look_at_disks",
         "road.fleet": "Fleet FleetNode",
-        "road.road_acts": "RoadActs",
-        "road.road_evidence": "road_evidence",
+        "road.road_acts": "RoadActs=ActsAfterDualWrite",
+        "road.road_evidence": "road_evidence=fleet_evidence",
         "road.roller": "Roller",
         "store": "Snapshot Store",
-        "tables": "Migration RoadNode",
+        "tables": "Migration RoadNode=JournalRow",
     }.items():
         found = import_module(f"state_machine.{module}")
-        globals().update({name: getattr(found, name) for name in names.split()})
+        for there, _, here in (name.partition("=") for name in names.split()):
+            globals()[here or there] = getattr(found, there)
     globals()["Blocked"] = None
 
 GUARD = Path("docker/guard/zk2kraft-guard").read_bytes()
@@ -216,10 +217,10 @@ def kept_path(path: str, content: bytes) -> str:
     return f"{path}.zk2kraft-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def rows_of(fleet: Fleet, migration: int) -> list[RoadNode]:
+def rows_of(fleet: Fleet, migration: int) -> list[JournalRow]:
     """Every broker is in KRaft mode and every controller is stock."""
     return [
-        RoadNode(
+        JournalRow(
             migration_id=migration,
             roll=Roll.KRAFT if node.role == BROKERS else Roll.STOCK,
             node_id=node.id,
@@ -275,12 +276,12 @@ def of_this(fleet: Fleet) -> Any:
 async def files(home: Path, fleet: Fleet, calls: Calls, seconds: float) -> dict[str, Any]:
     """The service's own loop over the files in SOAK, and what the gates make of them twice a second."""
     service, nothing = a_service(home, fleet, Phase.SOAK), SimpleNamespace(before_stop={})
-    road = RoadActs(service.store, of_this(fleet), nothing, nothing, service.settings)  # type: ignore[arg-type]
+    road = ActsAfterDualWrite(service.store, of_this(fleet), nothing, nothing, service.settings)  # type: ignore[arg-type]
     began, arrived, ages, opened = time.monotonic(), None, [], []
     at_arrival: Counter[str] = Counter()
     while time.monotonic() - began < seconds:
         await road.tend(service.snapshot)
-        seen = road_evidence(service.snapshot, time.time())
+        seen = fleet_evidence(service.snapshot, time.time())
         if seen is not None and seen.files is not None:
             if arrived is None:
                 arrived, at_arrival = time.monotonic(), calls.of.copy()
@@ -352,7 +353,7 @@ async def decisions(home: Path, fleet: Fleet) -> dict[str, Any]:
 
     def step(name: str) -> None:
         with service.store.writing() as session:
-            session.get_one(RoadNode, (service.number, Roll.KRAFT, 0)).step = name
+            session.get_one(JournalRow, (service.number, Roll.KRAFT, 0)).step = name
 
     async def until(ready: Callable[[], bool], seconds: float) -> None:
         ends = time.monotonic() + seconds
@@ -434,14 +435,16 @@ async def rolled(home: Path, inventory: Inventory, call_s: float, logs: int) -> 
     service = a_service(home, fleet, Phase.ROLLING_BROKERS)
     with service.store.writing() as session:
         for broker in hosts:
-            session.delete(session.get_one(RoadNode, (service.number, Roll.KRAFT, broker)))
+            session.delete(session.get_one(JournalRow, (service.number, Roll.KRAFT, broker)))
     observed = SimpleNamespace(image=spread(RACKS * OF_A_RACK))
     observer: Any = SimpleNamespace(log_of=lambda number: observed)
     roller = Roller(service.store, of_this(fleet), observer, SimpleNamespace(), service.settings)
     nothing = SimpleNamespace(before_stop={})
-    compares = "restarts" in inspect.signature(RoadActs).parameters  # what a restart would change, of 60 brokers
+    # What a restart would change, of 60 brokers.
+    compares = "restarts" in inspect.signature(ActsAfterDualWrite).parameters
     beside: Any = {"restarts": partial(compared, call_s)} if compares else {}
-    road = RoadActs(service.store, of_this(fleet), nothing, nothing, service.settings, **beside)  # type: ignore[arg-type]
+    acts: Any = ActsAfterDualWrite
+    road = acts(service.store, of_this(fleet), nothing, nothing, service.settings, **beside)
     began, settled = time.monotonic(), time.time() - 3600
     while True:
         brokers = [

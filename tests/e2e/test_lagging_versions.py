@@ -1,6 +1,7 @@
 """State znodes made anew under high partition epochs, then kill -9 of the leading controller: on real processes.
 
-Bounded plans and rounds, in memory: tests/unit/driver/test_lagging.py and tests/unit/node/test_lagging_versions.py.
+Bounded plans and rounds, in memory: tests/unit/driver/test_lagging.py,
+tests/unit/node/driver/test_lagging_versions.py.
 """
 
 from __future__ import annotations

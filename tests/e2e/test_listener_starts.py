@@ -29,7 +29,7 @@ from tests.e2e.support import wait_for
 from tests.e2e.test_listener_files import REFUSALS, how_ours_reads, is_only_ours
 from tests.support.certificates import Authority
 from tests.support.listener_files import PORTS, Answer, ask_kafka, some_files, written
-from tests.unit.node.test_listener_names import MAP_LACKS_CONTROLLER, MAP_LOWER_CASE
+from tests.unit.node.config.test_listener_names import MAP_LACKS_CONTROLLER, MAP_LOWER_CASE
 
 pytestmark = pytest.mark.lab
 

@@ -32,7 +32,7 @@ from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
 from tests.e2e.test_service import BACK, HELD, ROAD, STEP_DEADLINE_S, ServiceUnderTest, assert_sound, links
 from tests.support.old_databases import in_the_soak
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, why_not_here
-from tests.unit.state_machine.test_store import assert_values
+from tests.unit.state_machine.rows.test_store import assert_values
 from tests.unit.state_machine.world import an_inventory
 
 pytestmark = pytest.mark.lab

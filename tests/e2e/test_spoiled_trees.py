@@ -1,6 +1,6 @@
 """ZooKeeper spoiled in dual-write by somebody's old script, then kill -9 of the leading controller: on real processes.
 
-Each oddity by itself, in memory: tests/unit/node/test_spoiled_trees.py and test_zookeeper_orders.py.
+Each oddity by itself, in memory: tests/unit/node/driver/test_spoiled_trees.py and test_zookeeper_orders.py.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from state_machine.finish.intent import FinalizeIntent
 from state_machine.nodes.replicas import ReplicasSeen
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
-from state_machine.rows.tables import Migration, RoadNode
+from state_machine.rows.tables import JournalRow, Migration
 from state_machine.times.row_clock import RowClock
 from state_machine.work import acts_after_dual_write
 from tests.estate.calls import LIFE, Calls, LifeEnded
@@ -518,9 +518,9 @@ class EstateWorld(World):
     # --- what a run needs to know --------------------------------------------------------------------------
 
     @property
-    def journal(self) -> list[RoadNode]:
+    def journal(self) -> list[JournalRow]:
         with self.store.reading() as session:
-            return list(session.scalars(select(RoadNode).where(RoadNode.migration_id == self.id)))
+            return list(session.scalars(select(JournalRow).where(JournalRow.migration_id == self.id)))
 
     async def to_joining(self) -> None:
         """The service restarts no broker before somebody requests it."""

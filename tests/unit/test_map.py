@@ -46,3 +46,13 @@ def test_the_architecture_page_says_what_every_package_and_every_flat_module_own
     rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     named = {word.strip("`,") for row in rows for word in row.split() if word.startswith("`")}
     assert parts_of(ROOT / top) - named == set()
+
+
+@pytest.mark.parametrize("top", ["state_machine", "migrator/node"])
+def test_a_folder_of_tests_is_named_as_the_package_that_it_tests(top: str) -> None:
+    """What a package does is looked for in the folder of its name. A test of several packages stands with the highest."""
+    tests = ROOT / "tests/unit" / Path(top).name
+    folders = {each.name for each in tests.iterdir() if each.is_dir() and each.name != "__pycache__"}
+    packages = {each.parent.name for each in (ROOT / top).glob("*/__init__.py")}
+    assert folders <= packages
+    assert packages - folders <= {"facts"}, "a package without a folder of tests"

@@ -1,7 +1,7 @@
 """`zk2kraft demo --full`: a real cluster goes from ZooKeeper to stock KRaft, to a later Kafka, with clients at work.
 
 In:   what every demo has (run.py). Out: the story on standard output, a report; 0 when all evidence passed.
-Elsewhere: the way to dual-write (run.py), what the service does on the road (state_machine/road).
+Elsewhere: the way to dual-write (run.py), what the service does on it (state_machine/work).
 Every step goes through the service's REST API, and the service operates every node by `exec` templates. The roll to the
 later Kafka, after COMPLETED, is the operator's own work here.
 """

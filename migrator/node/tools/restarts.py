@@ -3,7 +3,7 @@
 In:   where ZooKeeper is, and a controller's file, which says how brokers are spoken to. Reads only.
 Out:  `RestartReading`: findings, and what each broker that answered has applied.
 Elsewhere: what is compared (driver.checks.restarts), asking brokers (node.brokers.applied), the same for `check`, which
-has read the whole tree (preflight.py), brokers' files (state_machine.rolling.file_watch).
+has read the whole tree (preflight.py), brokers' files (state_machine.evidence.file_watch).
 Rule: brokers in KRaft mode are not asked: their configuration is in the log, which takes nothing that they refuse.
 """
 

@@ -16,7 +16,7 @@ from api.lines import gate_lines, operation_lines, status_lines
 from api.models import EdgeView, EventView, OperationView, VerdictView
 from state_machine.policy.phases import Phase
 from state_machine.rows.store import find_migration
-from state_machine.rows.tables import RoadNode
+from state_machine.rows.tables import JournalRow
 from tests.support.seeded_change import Stage, seeded_change
 from tests.unit.api.service import BASE, Served
 from tests.unit.api.test_client import Wire, document, run
@@ -99,7 +99,7 @@ def test_nobody_reads_the_report_without_the_token(served: Served) -> None:
 @pytest.mark.parametrize(("column", "value"), [("roll", "sideways"), ("step", "LOST"), ("kind", "unheard-of")])
 def test_a_damaged_row_of_the_journal_is_a_finding(completed: Served, column: str, value: str) -> None:
     with completed.app.state.parts.store.writing() as session:
-        setattr(session.scalars(select(RoadNode)).first(), column, value)
+        setattr(session.scalars(select(JournalRow)).first(), column, value)
     for path in ("change-report", "change-report.html"):
         answer = completed.http.get(f"/api/v1/migrations/1/{path}")
         assert answer.status_code >= 400

@@ -23,7 +23,7 @@ from state_machine.policy.phases import Phase
 from tests.unit.api.service import Served
 from tests.unit.api.test_pages import read
 from tests.unit.state_machine.fakes import PASSED_AUDIT
-from tests.unit.state_machine.test_rolling import Rolling
+from tests.unit.state_machine.rolling.test_rolling import Rolling
 from tests.unit.state_machine.under_stock import UnderStock
 from tests.unit.state_machine.world import World
 

@@ -30,11 +30,11 @@ from migrator.wire.messages.control import UpdateMetadataResponse
 from tests.support.builders import a_broker, a_claim
 from tests.support.driver_acts import window_guard as guard_of
 from tests.support.voter_on_disk import comes_about
-from tests.unit.node.test_driver_acts import story
-from tests.unit.node.test_leaderships import a_voters_driver
-from tests.unit.node.test_periodic_tasks import FILE, Clock, Over
-from tests.unit.node.test_propagator import Story
-from tests.unit.node.test_window_guard import ALL, Looks, guarded
+from tests.unit.node.brokers.test_propagator import Story
+from tests.unit.node.driver.test_driver_acts import story
+from tests.unit.node.driver.test_leaderships import a_voters_driver
+from tests.unit.node.driver.test_window_guard import ALL, Looks, guarded
+from tests.unit.node.leader.test_periodic_tasks import FILE, Clock, Over
 
 THE_LOOK = alarm_name("the look at the claim")
 

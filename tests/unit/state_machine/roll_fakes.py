@@ -35,7 +35,7 @@ from state_machine.policy.rolls import ROLLS
 from state_machine.rolling import acts, journal, loop
 from state_machine.rolling.loop import Roller
 from state_machine.rows.store import Snapshot
-from state_machine.rows.tables import Migration, RoadNode
+from state_machine.rows.tables import JournalRow, Migration
 from tests.unit.state_machine.world import World
 
 NODES: Final = (3000, 3001, 3002)
@@ -205,7 +205,7 @@ class Fakes:
     def steps(self, roll: Roll | None = None) -> dict[int, str]:
         return {row.node_id: row.step for row in self.rows(roll)}
 
-    def rows(self, roll: Roll | None = None) -> tuple[RoadNode, ...]:
+    def rows(self, roll: Roll | None = None) -> tuple[JournalRow, ...]:
         return self.world.nodes_of(roll or self.roll)
 
 

@@ -13,8 +13,8 @@ from migrator.driver.lagging import NOTHING_LAGS
 from migrator.node.process import status
 from state_machine.clusters.inventory import ControllerEntry
 from tests.support.statuses import driver_status
-from tests.unit.node.test_driver_acts import story
-from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
+from tests.unit.node.driver.test_driver_acts import story
+from tests.unit.node.zookeeper.test_zookeeper_orders import a_driver_in_migration
 from tests.unit.state_machine.fakes import OPEN, FakeController
 
 OF_THE_PROCESS = {

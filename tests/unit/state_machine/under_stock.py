@@ -23,8 +23,8 @@ from state_machine.policy.phases import Phase
 from state_machine.policy.rolls import ROLLS
 from state_machine.rolling.journal import begin, record
 from state_machine.rows.tables import Migration
-from tests.unit.state_machine.test_rolling import BROKERS, FILE, Hosts
-from tests.unit.state_machine.test_rolling_back import RollingBack
+from tests.unit.state_machine.rollback.test_rolling_back import RollingBack
+from tests.unit.state_machine.rolling.test_rolling import BROKERS, FILE, Hosts
 from tests.unit.state_machine.world import World
 
 NODES = (3000, 3001, 3002)

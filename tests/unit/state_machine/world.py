@@ -28,10 +28,10 @@ from state_machine.policy.phases import OperationName, Phase
 from state_machine.rolling.loop import Roller
 from state_machine.rows.documents import RestartFound, RestartsDocument
 from state_machine.rows.store import NewOperation, Snapshot, Store, find_migration
-from state_machine.rows.tables import Operation, PhaseEvent, RoadNode
+from state_machine.rows.tables import JournalRow, Operation, PhaseEvent
 from state_machine.settings import ServiceSettings
 from state_machine.work.acts import Acts
-from state_machine.work.acts_after_dual_write import RoadActs
+from state_machine.work.acts_after_dual_write import ActsAfterDualWrite
 from state_machine.work.agreement import agreement
 from state_machine.work.operations import Operations
 from state_machine.work.reconcile import Reconciler
@@ -161,7 +161,7 @@ class World:
         roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times, replicas=self.replicas)
         soak = SoakActs(self.store, fleets, observer, *times)
         raises = VersionRaise(self.store, observer, *times)
-        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises, self.restarts)
+        road = ActsAfterDualWrite(self.store, fleets, roller, soak, self.settings, *times, raises, self.restarts)
         self._beside = (roller, road, soak, raises)
         acts = Acts(
             self.store, control, supervisor, self.inspections, self.settings, road, *times, ahead_s=self.clock.ahead_s
@@ -240,11 +240,11 @@ class World:
         with self.store.reading() as session:
             return find_migration(session, self.id).waiting
 
-    def nodes_of(self, roll: Roll) -> tuple[RoadNode, ...]:
+    def nodes_of(self, roll: Roll) -> tuple[JournalRow, ...]:
         """The journal of one rolling restart, as `Snapshot.nodes_of`."""
         with self.store.reading() as session:
-            of_it = (RoadNode.migration_id == self.id, RoadNode.roll == roll)
-            return tuple(session.scalars(select(RoadNode).where(*of_it).order_by(RoadNode.node_id)))
+            of_it = (JournalRow.migration_id == self.id, JournalRow.roll == roll)
+            return tuple(session.scalars(select(JournalRow).where(*of_it).order_by(JournalRow.node_id)))
 
     @property
     def evidence(self) -> Evidence:
