@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from migrator.audit.cluster import ABOVE, CLUSTER, contradictions
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.normalise import (
@@ -176,6 +177,8 @@ class ExpectedDifferences:
         """Whether ZooKeeper alone moved on: the key was written, or deleted, after the rehearsal was read, and the log
         says what was read. zookeeper, log: families that hold secrets have secret fingerprints in their place.
         """
+        if family == CLUSTER or ABOVE in (zookeeper or {}):  # wrong whenever it came
+            return False
         unmoved = zookeeper is not None and mzxid <= self.copied_zxid
         if self.copied_zxid == NOT_A_COPY or unmoved or not self.read:
             return False
@@ -323,6 +326,9 @@ def unread_key(family: str, key: str, reason: str) -> Difference:
 
 def differences(family: str, key: str, zookeeper: Facts | None, log: Facts | None) -> list[Difference]:
     """Field by field; one entry for the whole key, or for a partition's whole state, where a side does not have it."""
+    if family == CLUSTER:
+        found = contradictions(key, zookeeper, log)
+        return [] if found is None else [_contradiction(key, *found)]
     if family == PRODUCER_IDS:
         compared = {name: value for name, value in (zookeeper or {}).items() if name not in OF_ZOOKEEPER_ALONE}
         return _by_field(family, key, compared, log or {})
@@ -339,6 +345,10 @@ def differences(family: str, key: str, zookeeper: Facts | None, log: Facts | Non
     return _by_field(family, key, zookeeper, log)
 
 
+def _contradiction(key: str, field_: str, kind: str, zookeeper: Any, log: Any) -> Difference:
+    return Difference(CLUSTER, key, field_, DifferenceKind(kind), zookeeper, log)
+
+
 def _by_field(family: str, key: str, zookeeper: Facts, log: Facts) -> list[Difference]:
     return [
         Difference(family, key, name, _kind(name, zookeeper, log), zookeeper.get(name), log.get(name))
@@ -348,6 +358,8 @@ def _by_field(family: str, key: str, zookeeper: Facts, log: Facts) -> list[Diffe
 
 
 def _kind(name: str, zookeeper: Facts, log: Facts) -> DifferenceKind:
+    if name == ABOVE:  # no log has it: the state was written by a controller that there never was
+        return DifferenceKind.CHANGED
     if name not in zookeeper:
         return DifferenceKind.MISSING_IN_ZOOKEEPER
     return DifferenceKind.CHANGED if name in log else DifferenceKind.MISSING_IN_LOG

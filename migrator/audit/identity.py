@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import javaproperties
 
+from migrator.audit.cluster import CLUSTER
 from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
 from migrator.audit.normalise import PRODUCER_IDS
 from migrator.findings.audit import AUDIT_CANNOT_READ
@@ -51,7 +52,7 @@ def _is_identified(cluster_id: str | None, kraft: str) -> bool:
 
 def refuse_nothing_compared(report: AuditReport, kraft: str) -> AuditReport:
     """Two empty sides are equal whatever they are: such a report only passes when the cluster ids say the same."""
-    keys = sum(family.compared for family in report.families if family.family != PRODUCER_IDS)
+    keys = sum(family.compared for family in report.families if family.family not in (CLUSTER, PRODUCER_IDS))
     if not report.same or keys or _is_identified(report.zk.get("cluster_id"), kraft):
         return report
     reason = "ZooKeeper and the log are both empty, and no cluster id says that they belong together"

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.cluster import CLUSTER, CLUSTER_RECORDS, cluster_key
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_source import MARKERS, records_of
 from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
@@ -28,6 +29,7 @@ from migrator.audit.normalise import (
     partition_key,
 )
 from migrator.audit.rows import (
+    CLUSTER_SUBJECT,
     HOLD_SECRETS,
     PRODUCER_IDS_SUBJECT,
     TOPIC_SUBJECT,
@@ -64,6 +66,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
         PartitionChangeRecord,
         ConfigRecord,
         ProducerIdsRecord,
+        *CLUSTER_RECORDS,
     )
 } | {kind.__name__: msgspec.json.Decoder(SecurityChange) for kind in SECURITY_RECORDS}
 
@@ -118,6 +121,8 @@ def _record_row(
             return RecordRow(offset, nth, epoch, kind, None, None, subject, _json(fingerprinted))
         case ProducerIdsRecord():
             return RecordRow(offset, nth, epoch, kind, None, None, PRODUCER_IDS_SUBJECT, _json(record))
+        case _ if isinstance(record, CLUSTER_RECORDS) and cluster_key(record) is not None:
+            return RecordRow(offset, nth, epoch, kind, None, None, CLUSTER_SUBJECT, _json(record))
         case _ if isinstance(record, SECURITY_RECORDS):
             return _security_row(offset, nth, epoch, kind, change_of(record), fingerprints)
         case _ if isinstance(record, MARKERS):
@@ -180,5 +185,7 @@ class Fold:
                 return _FAMILY_OF_RESOURCE[record.resource_type], record.resource_name
             case ProducerIdsRecord():
                 return PRODUCER_IDS, PRODUCER_IDS_KEY
+            case _ if isinstance(record, CLUSTER_RECORDS):
+                return CLUSTER, cluster_key(record) or ""
             case _:
                 return TOPICS, subject.removeprefix(TOPIC_SUBJECT)

@@ -218,7 +218,9 @@ class _Walk:
             if not is_last or _batch_behind(path, end, self.offset):
                 raise _unreadable(path, error, 0) from error
         except (OSError, FindingError) as error:
-            raise _unreadable(path, error, 0) from error
+            is_no_batch = isinstance(error, FindingError) and error.code == MALFORMED_BYTES.code
+            if not (is_last and is_no_batch and _only_zeros_behind(path, end)):
+                raise _unreadable(path, error, 0) from error
         self.splits += cutter.finish()
 
     def _follows(self, path: Path, header: BatchHeader) -> None:
@@ -286,6 +288,19 @@ def _batch_behind(path: Path, torn_at: int, offset: int) -> bool:
             return True
         position = data.find(MAGIC, position + 1)
     return False
+
+
+def _only_zeros_behind(path: Path, end: int) -> bool:
+    """A file that grew, and whose bytes did not reach the disk before the power failed: no record is behind `end`.
+
+    Kafka and ours cut such an end off when they start.
+    """
+    with open(path, "rb", buffering=0) as file:
+        while data := os.pread(file.fileno(), BATCH_BYTES_MAX, end):
+            if data.count(0) != len(data):
+                return False
+            end += len(data)
+    return True
 
 
 def _is_batch(data: bytes, position: int, offset: int) -> bool:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from migrator.audit.cluster import CLUSTER, CLUSTER_RECORDS, OF_THE_LOG, cluster_key
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     PARTITIONS,
@@ -114,6 +115,7 @@ class LogStates:
         found = {key for key in self._changed if subject_of_key(key) == subject}
         found |= {(family, subject.removeprefix(ZNODE_SUBJECT)) for family in SECURITY_FAMILIES}
         found |= {(BROKER_CONFIGS, subject.removeprefix(BROKER_SUBJECT)), (PRODUCER_IDS, PRODUCER_IDS_KEY)}
+        found |= {(CLUSTER, each) for each in OF_THE_LOG}
         name = subject.removeprefix(TOPIC_SUBJECT)
         found |= {(TOPICS, name), (TOPIC_CONFIGS, name)}
         found |= {(PARTITIONS, partition_key(name, each)) for each in self.facts.partitions(name)}
@@ -131,6 +133,8 @@ class LogStates:
                 topic, _, partition = name.rpartition("-")
                 found = self.facts.partitions(topic).get(int(partition))
                 return None if found is None else dict(found)
+            case _ if family == CLUSTER:
+                return self.facts.cluster(name)
             case _ if family == PRODUCER_IDS:
                 return self.facts.producer_ids() or None
             case _ if family in RESOURCES:
@@ -156,6 +160,9 @@ class LogStates:
                 yield _FAMILY_OF_RESOURCE[record.resource_type], record.resource_name
             case ProducerIdsRecord():
                 yield PRODUCER_IDS, PRODUCER_IDS_KEY
+            case _ if isinstance(record, CLUSTER_RECORDS):
+                if (key := cluster_key(record)) is not None:
+                    yield CLUSTER, key
             case SecurityChange():
                 yield record.family, self.facts.security.path_of(record)
             case _ if isinstance(record, SECURITY_RECORDS):

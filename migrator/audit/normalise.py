@@ -16,6 +16,16 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from migrator.audit.cluster import (
+    ABOVE,
+    CLUSTER,
+    CLUSTER_RECORDS,
+    FIRST_CONTROLLER_EPOCH,
+    OF_THE_LOG,
+    EpochLimit,
+    cluster_facts,
+    cluster_key,
+)
 from migrator.audit.java_texts import java_long
 from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, TOO_DEEP, SecurityFacts, change_of
 from migrator.findings.audit import LOG_INCONSISTENT
@@ -41,7 +51,7 @@ PRODUCER_IDS: Final = "producer ids"
 ORDERS: Final = "orders"
 """What somebody left below `/admin` for a ZooKeeper controller: the log has no form of it, so each one differs."""
 
-FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS, *SECURITY_FAMILIES, ORDERS)
+FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS, *SECURITY_FAMILIES, ORDERS, CLUSTER)
 
 PRODUCER_IDS_KEY: Final = "next"
 NEXT_ID: Final = "next_producer_id"
@@ -62,9 +72,6 @@ STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "p
 
 RECOVERY_STATE_MAX: Final = 1
 """`LeaderRecoveryState` has RECOVERED and RECOVERING."""
-
-FIRST_CONTROLLER_EPOCH: Final = 1
-"""No controller ever wrote a state with a lower one."""
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 RESOURCES: Final = {TOPIC_CONFIGS: TOPIC_RESOURCE, BROKER_CONFIGS: BROKER_RESOURCE}
@@ -139,18 +146,22 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
     return {"id": found.topic_id}, assignments
 
 
-def zk_state(path: str, data: bytes | None, version: int) -> Facts:
-    """A state znode. Its data version is the partition epoch. Its controller epoch has no counterpart in the log, and
-    only has to be one that a controller had.
+def zk_state(path: str, data: bytes | None, version: int, epochs: EpochLimit | None = None) -> Facts:
+    """A state znode. Its data version is the partition epoch. An ISR is a set for brokers: its order says nothing. Its
+    controller epoch has no counterpart in the log, and only has to be one that a controller had: one above `epochs` is
+    a fact, which nothing is equal to.
     """
     found = _json(path, data, _STATE_JSON)
-    return {
+    facts = {
         "leader": found.leader,
         "leader_epoch": found.leader_epoch,
-        "isr": found.isr,
+        "isr": sorted(found.isr),
         "recovery": found.leader_recovery_state,
         "partition_epoch": version,
     }
+    if epochs is not None and epochs.is_above(found.controller_epoch):
+        facts[ABOVE] = found.controller_epoch
+    return facts
 
 
 def zk_config(path: str, data: bytes | None) -> Facts:
@@ -188,6 +199,7 @@ class LogFacts:
         self._partitions: dict[bytes, dict[int, Facts]] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._next_producer_id: int | None = None
+        self._cluster: dict[str, Facts | None] = {}
         self.security = SecurityFacts()
 
     def apply(self, record: Message) -> None:
@@ -223,8 +235,11 @@ class LogFacts:
                 self._next_producer_id = record.next_producer_id
             case _ if isinstance(record, SECURITY_RECORDS):
                 self.security.put(change_of(record))
+            case _ if isinstance(record, CLUSTER_RECORDS):
+                if (key := cluster_key(record)) is not None:
+                    self._cluster[key] = cluster_facts(record)
             case _:
-                pass  # registrations, features and markers have no znode that is mirrored
+                pass  # registrations, other features and markers have no znode that is mirrored
 
     def topics(self) -> list[str]:
         return sorted(self._ids)
@@ -251,8 +266,15 @@ class LogFacts:
     def producer_ids(self) -> Facts:
         return {} if self._next_producer_id is None else {NEXT_ID: self._next_producer_id}
 
+    def cluster(self, key: str) -> Facts | None:
+        """One of `OF_THE_LOG`."""
+        return self._cluster.get(key)
+
     def rows(self) -> Iterator[tuple[str, str, Facts]]:
         """Every fact with its family and key: what the Spark job compares."""
+        for key in OF_THE_LOG:
+            if (said := self.cluster(key)) is not None:
+                yield CLUSTER, key, said
         for name in self.topics():
             yield TOPICS, name, self.topic(name) or {}
             for partition, facts in self.partitions(name).items():
@@ -272,7 +294,7 @@ def _partition_facts(record: PartitionRecord) -> Facts:
         "removing": list(record.removing_replicas),
         "leader": record.leader,
         "leader_epoch": record.leader_epoch,
-        "isr": list(record.isr),
+        "isr": sorted(record.isr),
         "recovery": record.leader_recovery_state,
         "partition_epoch": record.partition_epoch,
     }
@@ -294,10 +316,11 @@ def _merge(facts: Facts, change: PartitionChangeRecord) -> None:
         ("replicas", change.replicas),
         ("adding", change.adding_replicas),
         ("removing", change.removing_replicas),
-        ("isr", change.isr),
     ):
         if value is not None:
             facts[field] = list(value)
+    if change.isr is not None:
+        facts["isr"] = sorted(change.isr)
     if change.leader >= -1:
         facts["leader"] = change.leader
         facts["leader_epoch"] += 1

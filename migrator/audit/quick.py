@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.audit.beside import told
+from migrator.audit.cluster import CLUSTER, EpochLimit
 from migrator.audit.compare import (
     LOOKS_MAX,
     AuditReport,
@@ -25,6 +26,7 @@ from migrator.audit.compare import (
     Difference,
     ExpectedDifferences,
     KeyOutcome,
+    judge,
     report,
 )
 from migrator.audit.fingerprints import SecretFingerprints
@@ -49,8 +51,10 @@ from migrator.audit.zk_source import (
     Session,
     TopicRows,
     ZnodeReader,
+    cluster_rows,
     config_names,
     config_rows,
+    epoch_limit,
     mirrored_position,
     order_rows,
     producer_id_row,
@@ -96,22 +100,28 @@ def compare_sides(
     fingerprints: SecretFingerprints | None = None,
     passwords: PasswordReader | None = None,
     pending: SecondPass | None = None,
+    *,
+    of_cluster: bool = False,
 ) -> Comparison:
     """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question.
 
-    passwords: what decodes those of brokers; without it a broker that has one is not read.
-    pending:   takes what differs, and what the log changed meanwhile; neither is counted.
+    passwords:  what decodes those of brokers; without it a broker that has one is not read.
+    pending:    takes what differs, and what the log changed meanwhile; neither is counted.
+    of_cluster: the family `cluster`, and controller epochs of states, too. No takeover and no rollback waits for them:
+                it is before a takeover that somebody can put them right, and a rollback writes a higher epoch.
     """
     session.sync()
     topics = topic_names(session)
     known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
     comparison = Comparison(known, fingerprints=fingerprints or SecretFingerprints(), pending=pending)
-    on_both = compare_topics(session, log, topics, comparison, limits)
+    on_both = compare_topics(session, log, topics, comparison, limits, epoch_limit(session) if of_cluster else None)
     for row in unassigned_partitions(session, topics, limits):
         comparison.add(row.family, row.key, row.facts, None)
     on_one = known.topics - on_both
     compare_configs(session, log, TOPIC_CONFIGS, config_names(session, TOPIC_CONFIGS), comparison, limits, on_one)
     compare_others(session, log, comparison, limits, passwords)
+    if of_cluster:
+        compare_cluster(session, log, comparison)
     return comparison
 
 
@@ -137,7 +147,7 @@ def quick_audit(
     rules = replace(rules, stands_still=log.behind_ms > STANDS_STILL_MS)
     read = time.monotonic()
     pending = SecondPass.of(log) if follows else None
-    comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending)
+    comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending, of_cluster=True)
     compared = time.monotonic()
     if pending is not None:
         if pending:
@@ -149,7 +159,7 @@ def quick_audit(
             before = _texts(comparison.differences)
             time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
             log, position = read_log(NO_OFFSET, NOWHERE)
-            comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords)
+            comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, of_cluster=True)
             if _texts(comparison.differences) <= before:
                 break
     for each in log.other_in_snapshot:
@@ -271,11 +281,16 @@ class SecondPass:
 
 
 def compare_topics(
-    session: ZnodeReader, log: LogFacts, topics: Iterable[str], comparison: Comparison, limits: ReadLimits = UNLIMITED
+    session: ZnodeReader,
+    log: LogFacts,
+    topics: Iterable[str],
+    comparison: Comparison,
+    limits: ReadLimits = UNLIMITED,
+    epochs: EpochLimit | None = None,
 ) -> set[str]:
-    """Returns the topics that both sides have."""
+    """Returns the topics that both sides have. epochs: as in `topic_rows`."""
     seen, on_both = set(), set()
-    for rows in topic_rows(session, topics, limits):
+    for rows in topic_rows(session, topics, limits, epochs):
         name = rows.topic.key
         seen.add(name)
         in_log = log.topic(name)
@@ -340,6 +355,17 @@ def compare_others(
     _compare_security(session, log, comparison, limits)
     for order in order_rows(session):
         comparison.add(order.family, order.key, order.facts, None, order.version)
+
+
+def compare_cluster(session: Session, log: LogFacts, comparison: Comparison) -> None:
+    """No fact of one side is one of the other: each key is judged."""
+    for row in cluster_rows(session):
+        if _unread(comparison, row):
+            continue
+        outcome, found = judge(CLUSTER, row.key, row.facts, log.cluster(row.key), comparison.rules, row.version)
+        equal, pending = outcome is KeyOutcome.EQUAL, comparison.pending
+        if pending is None or not pending.takes(CLUSTER, row.key, equal=equal):
+            comparison.note(CLUSTER, outcome, found)
 
 
 def _compare_security(session: Session, log: LogFacts, comparison: Comparison, limits: ReadLimits) -> None:

@@ -4,7 +4,8 @@ In:   facts (normalise.py) with the place they were read from.
 Out:  `SideRow`, and its facts as one text that is equal exactly when the facts are.
 Elsewhere: who makes rows (zk_source.py, log_fold.py), who compares them (compare.py, compare.py).
 A subject is what is read again as a whole when something of it differs: a topic with its partitions and its
-configuration, the configuration of one broker, the producer ids, the znode of a user, a resource's ACLs or a token.
+configuration, the configuration of one broker, the cluster as a whole, the producer ids, the znode of a user, a
+resource's ACLs or a token.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.cluster import CLUSTER
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PRODUCER_IDS, RESOURCES, Facts
 from migrator.audit.security_facts import SCRAM, SECURITY_FAMILIES, TOKENS
 
+CLUSTER_SUBJECT: Final = "cluster"
 TOPIC_SUBJECT: Final = "topic/"
 BROKER_SUBJECT: Final = "broker/"
 PRODUCER_IDS_SUBJECT: Final = "producer ids"
@@ -57,6 +60,8 @@ def topic_subject(name: str) -> str:
 
 def subject_of(family: str, key: str) -> str:
     """The subject of a key that is not below a topic, or is named as its topic."""
+    if family == CLUSTER:
+        return CLUSTER_SUBJECT
     if family == PRODUCER_IDS:
         return PRODUCER_IDS_SUBJECT
     if family == ORDERS:

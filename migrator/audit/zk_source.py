@@ -13,6 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
+from migrator.audit.cluster import (
+    CLUSTER,
+    FIRST_CONTROLLER_EPOCH,
+    METADATA_VERSION,
+    MIGRATION_STATE,
+    EpochLimit,
+    Facts,
+    cluster_id_facts,
+    controller_epoch_facts,
+)
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     ORDERS,
@@ -21,7 +31,6 @@ from migrator.audit.normalise import (
     PRODUCER_IDS_KEY,
     TOPIC_CONFIGS,
     TOPICS,
-    Facts,
     partition_key,
     zk_config,
     zk_producer_ids,
@@ -31,6 +40,7 @@ from migrator.audit.normalise import (
 from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import (
     BROKER_SUBJECT,
+    CLUSTER_SUBJECT,
     ORDER_SUBJECT,
     PRODUCER_IDS_SUBJECT,
     TOPIC_SUBJECT,
@@ -74,14 +84,24 @@ class TopicRows(NamedTuple):
     partitions: list[SideRow]
 
 
-def topic_rows(session: ZnodeReader, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[TopicRows]:
-    """Read topics in the order of `names`; one that does not exist (any more) is left out."""
+def topic_rows(
+    session: ZnodeReader,
+    names: Iterable[str],
+    limits: ReadLimits = UNLIMITED,
+    epochs: EpochLimit | None = None,
+) -> Iterator[TopicRows]:
+    """Read topics in the order of `names`; one that does not exist (any more) is left out.
+
+    epochs: whether a state has a controller epoch that there never was; None: not asked.
+    """
     remaining = iter(names)
     while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
-        yield from _chunk_of_topics(session, chunk, limits)
+        yield from _chunk_of_topics(session, chunk, limits, epochs)
 
 
-def _chunk_of_topics(session: ZnodeReader, names: list[str], limits: ReadLimits) -> Iterator[TopicRows]:
+def _chunk_of_topics(
+    session: ZnodeReader, names: list[str], limits: ReadLimits, epochs: EpochLimit | None
+) -> Iterator[TopicRows]:
     heads = []
     for name, znode in zip(names, session.get_many(map(paths.topic, names), limits), strict=True):
         if znode is not None:
@@ -89,7 +109,9 @@ def _chunk_of_topics(session: ZnodeReader, names: list[str], limits: ReadLimits)
     wanted = (paths.state(name, each) for name, _, _, assigned in heads for each in assigned)
     states = session.get_many(wanted, limits)
     for name, mzxid, row, assigned in heads:
-        partitions = [_partition(name, each, assignment, mzxid, next(states)) for each, assignment in assigned.items()]
+        partitions = [
+            _partition(name, each, assignment, mzxid, next(states), epochs) for each, assignment in assigned.items()
+        ]
         yield TopicRows(row, partitions)
 
 
@@ -122,14 +144,21 @@ def _topic(name: str, znode: Znode) -> tuple[SideRow, dict[int, Facts]]:
     return SideRow(TOPICS, name, topic_subject(name), facts, znode.mzxid), assigned
 
 
-def _partition(topic: str, partition: int, assignment: Facts, assigned_at: int, znode: Znode | None) -> SideRow:
+def _partition(
+    topic: str,
+    partition: int,
+    assignment: Facts,
+    assigned_at: int,
+    znode: Znode | None,
+    epochs: EpochLimit | None,
+) -> SideRow:
     """Assignment and state together; without a state znode the assignment alone."""
     key, subject = partition_key(topic, partition), topic_subject(topic)
     if znode is None:
         return SideRow(PARTITIONS, key, subject, assignment, assigned_at)
     path = paths.state(topic, partition)
     try:
-        state = zk_state(path, _persistent(path, znode), znode.version)
+        state = zk_state(path, _persistent(path, znode), znode.version, epochs)
     except FindingError as error:
         return _problem(PARTITIONS, key, subject, znode.mzxid, error)
     return SideRow(PARTITIONS, key, subject, {**assignment, **state}, max(assigned_at, znode.mzxid))
@@ -179,6 +208,41 @@ def _single(family: str, key: str, znode: Znode, path: str, parse: Callable[[str
 
 def _problem(family: str, key: str, subject: str, mzxid: int, error: FindingError) -> SideRow:
     return SideRow(family, key, subject, None, mzxid, error.occurrence.text)
+
+
+# --- the cluster as a whole -------------------------------------------------------------------------------
+
+
+def cluster_rows(session: Session) -> Iterator[SideRow]:
+    """One row of each key, whatever the tree has: what stands nowhere is judged, too."""
+    for path, parse in ((paths.CLUSTER_ID, cluster_id_facts), (paths.CONTROLLER_EPOCH, controller_epoch_facts)):
+        znode = session.get(path)
+        if znode is None:
+            yield SideRow(CLUSTER, path, CLUSTER_SUBJECT, {})
+        else:
+            yield _single(CLUSTER, path, znode, path, parse)
+    _, kraft_epoch = _holder(session)
+    offset = _member(session.get(paths.MIGRATION), "kraft_metadata_offset")
+    in_dual_write = _above(kraft_epoch, 0) and _above(offset, -1)
+    yield SideRow(CLUSTER, METADATA_VERSION, CLUSTER_SUBJECT, {})
+    yield SideRow(CLUSTER, MIGRATION_STATE, CLUSTER_SUBJECT, {"dual_write": in_dual_write})
+
+
+def epoch_limit(session: Session) -> EpochLimit:
+    def read() -> int | None:
+        epoch = _member(session.get(paths.CONTROLLER_EPOCH), None)
+        if not isinstance(epoch, int) or epoch < FIRST_CONTROLLER_EPOCH:
+            return None
+        _, kraft_epoch = _holder(session)
+        return max(epoch, kraft_epoch) if isinstance(kraft_epoch, int) else epoch
+
+    return EpochLimit(read)
+
+
+def _holder(session: Session) -> tuple[Any, Any]:
+    """Who has the claim, and its KRaft epoch, as `/controller` says."""
+    controller = session.get(paths.CONTROLLER)
+    return _member(controller, "brokerid"), _member(controller, "kraftControllerEpoch")
 
 
 # --- quotas, credentials, ACLs, tokens --------------------------------------------------------------------
@@ -243,6 +307,8 @@ def subject_rows(
     brokers = [name or paths.DEFAULT_ENTITY for name in _named(subjects, BROKER_SUBJECT)]
     yield from topics_and_configs(session, topics, topics, limits)
     yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
+    if CLUSTER_SUBJECT in subjects:
+        yield from cluster_rows(session)
     if PRODUCER_IDS_SUBJECT in subjects:
         yield producer_id_row(session)
     yield from security_rows(session, _named(subjects, ZNODE_SUBJECT), limits)
@@ -252,7 +318,7 @@ def subject_rows(
 def topics_and_configs(
     session: Session, topics: Sequence[str], configs: Sequence[str], limits: ReadLimits
 ) -> Iterator[SideRow]:
-    for rows in topic_rows(session, topics, limits):
+    for rows in topic_rows(session, topics, limits, epoch_limit(session)):
         yield rows.topic
         yield from rows.partitions
     yield from unassigned_partitions(session, topics, limits)

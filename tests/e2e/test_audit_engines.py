@@ -21,6 +21,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.audit.cluster import CLUSTER, METADATA_VERSION
 from migrator.audit.compare import MOVED_ON, AuditReport, DifferenceKind, ExpectedDifferences
 from migrator.audit.log_plan import plan_log
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
@@ -46,6 +47,7 @@ from migrator.wire.messages.metadata import (
     ConfigRecord,
     DelegationTokenRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -175,7 +177,7 @@ def test_the_command_says_same_of_a_rehearsal_below_a_chroot(engine: str, zookee
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = json.loads(ran.stdout)
     assert said["same"] is True
-    assert [each["compared"] for each in said["families"]] == [12, 36, 12, 3, 1, 5, 2, 3, 1, 0]
+    assert [each["compared"] for each in said["families"]] == [12, 36, 12, 3, 1, 5, 2, 3, 1, 0, 4]
     assert said["engine"] == engine
     assert said["zk"]["connect"].endswith(f"/kafka/prod-{engine}")
     assert said["kraft"]["offset"] > 50
@@ -264,19 +266,28 @@ ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
 ]
 
 
+OF_THE_CLUSTER: list[tuple[Key, Change]] = [
+    ((CLUSTER, "/cluster/id"), delete("/cluster/id")),
+    ((PARTITIONS, f"{TREE.name(8)}-0"), put(state_path(8, 0), state_json(controller_epoch=999))),
+]
+"""Of no use to any cluster, whenever somebody wrote it."""
+
+EVERY_PLANT = [*ZOOKEEPER_PLANTS, *OF_THE_CLUSTER]
+
+
 def test_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     own = ZooKeeper(laboratory)
     own.start()
     cluster = seeded(own, tmp_path, chroot="")
-    cluster.change(ENCODED_AGAIN, ORDERED, *(change for _, change in ZOOKEEPER_PLANTS))
+    cluster.change(ENCODED_AGAIN, ORDERED, *(change for _, change in EVERY_PLANT))
     out = tmp_path / "out"
     quick, spark = cluster.audit("quick"), cluster.audit("spark", out=out)
     for report in (quick, spark):
         assert report.exit_code == 1
-        assert keys(report) == {key for key, _ in ZOOKEEPER_PLANTS}
-        assert report.different == len(ZOOKEEPER_PLANTS)
+        assert keys(report) == {key for key, _ in EVERY_PLANT}
+        assert report.different == len(EVERY_PLANT)
         assert [each.key for each in report.expected if each.family == ORDERS] == ["/admin/reassign_partitions"]
     assert without_hashes(quick) == without_hashes(spark)
     assert_nothing_secret_in(out)
@@ -304,9 +315,9 @@ def test_a_rehearsal_of_a_living_cluster_is_not_blamed_for_what_was_written_afte
     """Only on request. Of what was changed or deleted since, the copy has to say what the rehearsal read; a state that
     is gone while its partition is not, nobody changed on purpose.
     """
-    cluster.change(*(change for _, change in ZOOKEEPER_PLANTS))
+    cluster.change(*(change for _, change in EVERY_PLANT))
     report = cluster.audit(engine, allow_moved=True)
-    assert keys(report) == {(PARTITIONS, f"{TREE.name(1)}-2")}
+    assert keys(report) == {(PARTITIONS, f"{TREE.name(1)}-2"), *(key for key, _ in OF_THE_CLUSTER)}
     assert {(each.family, each.key) for each in report.expected} == {key for key, _ in ZOOKEEPER_PLANTS} - keys(report)
     assert {each.rule for each in report.expected} == {MOVED_ON}
 
@@ -359,7 +370,7 @@ def assert_nothing_secret_in(out: Path) -> None:
             assert secret not in text, (secret, path)
 
 
-@pytest.mark.parametrize(("key", "change"), ZOOKEEPER_PLANTS, ids=named(ZOOKEEPER_PLANTS))
+@pytest.mark.parametrize(("key", "change"), EVERY_PLANT, ids=named(EVERY_PLANT))
 def test_each_plant_in_zookeeper_alone_is_named_alone(key: Key, change: Change, cluster: Cluster) -> None:
     cluster.change(change)
     report = cluster.audit("quick")
@@ -396,6 +407,7 @@ LOG_PLANTS: list[tuple[Key, Message]] = [
             remove=True,
         ),
     ),
+    ((CLUSTER, METADATA_VERSION), FeatureLevelRecord(METADATA_VERSION, 1)),
     ((SCRAM, B_AT_B), UserScramCredentialRecord("b@b", 1, OTHER_SECRET.encode(), b"stored", b"server", 4096)),
     ((ACLS, "/kafka-acl/Cluster/kafka-cluster"), RemoveAccessControlEntryRecord(acl_id(CLUSTER_ACL))),
     ((TOKENS, TOKEN), DelegationTokenRecord("User:" + OTHER_SECRET, "User:a", (), 1, 3, 2, "abc")),
@@ -491,7 +503,7 @@ def test_a_live_log_that_catches_up_between_two_looks_is_the_same(cluster: Clust
     assert report.exit_code == 0, report.differences
     assert report.kraft["offset"] == behind
     assert "again" in report.seconds
-    assert [each.compared for each in report.families] == [12, 36, 12, 3, 1, 5, 2, 3, 1, 0]
+    assert [each.compared for each in report.families] == [12, 36, 12, 3, 1, 5, 2, 3, 1, 0, 4]
 
 
 def catch_up(leader: Any, first_look: Path, high_watermark: int) -> None:

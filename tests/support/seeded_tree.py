@@ -130,8 +130,20 @@ def topic_json(
     return _json({**found, "adding_replicas": adding or {}, "removing_replicas": removing or {}})
 
 
-def state_json(isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, leader_epoch: int = 0, recovery: int = 0) -> bytes:
-    found = {"controller_epoch": 1, "leader": leader, "version": 1, "leader_epoch": leader_epoch, "isr": list(isr)}
+def state_json(
+    isr: tuple[int, ...] = (1, 2, 3),
+    leader: int = 1,
+    leader_epoch: int = 0,
+    recovery: int = 0,
+    controller_epoch: int = 1,
+) -> bytes:
+    found = {
+        "controller_epoch": controller_epoch,
+        "leader": leader,
+        "version": 1,
+        "leader_epoch": leader_epoch,
+        "isr": list(isr),
+    }
     return _json({**found, "leader_recovery_state": recovery} if recovery else found)
 
 

@@ -50,7 +50,7 @@ def test_the_architecture_page_says_what_every_package_and_every_flat_module_own
 
 @pytest.mark.parametrize("top", ["state_machine", "migrator/node"])
 def test_a_folder_of_tests_is_named_as_the_package_that_it_tests(top: str) -> None:
-    """What a package does is looked for in the folder of its name. A test of several packages stands with the highest."""
+    """What a package does is looked for in the folder of its name."""
     tests = ROOT / "tests/unit" / Path(top).name
     folders = {each.name for each in tests.iterdir() if each.is_dir() and each.name != "__pycache__"}
     packages = {each.parent.name for each in (ROOT / top).glob("*/__init__.py")}

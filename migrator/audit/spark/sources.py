@@ -34,6 +34,7 @@ from migrator.audit.rows import (
 )
 from migrator.audit.zk_source import (
     Session,
+    cluster_rows,
     config_names,
     config_rows,
     order_rows,
@@ -135,7 +136,7 @@ class Others(msgspec.Struct, frozen=True, tag=True):
     """Everything but topics and their configurations."""
 
     def __str__(self) -> str:
-        return "configurations of brokers, producer ids, quotas, credentials, ACLs, tokens and orders"
+        return "the cluster, configurations of brokers, producer ids, quotas, credentials, ACLs, tokens and orders"
 
 
 ZkPart = TopicRange | Others
@@ -187,6 +188,7 @@ def _rows_of_part(
         case Others():
             brokers = config_names(session, BROKER_CONFIGS)
             yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
+            yield from cluster_rows(session)
             yield producer_id_row(session)
             yield from security_rows(session, security_paths(session, limits), limits)
             yield from order_rows(session)

@@ -31,12 +31,14 @@ from migrator.audit.spark.sources import InputRow, _batch, log_rows, zookeeper_r
 from migrator.driver.copy import make_copy
 from migrator.findings.finding import FindingError
 from migrator.model.image import Position
+from migrator.model.levels import LATEST
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveAccessControlEntryRecord,
@@ -264,7 +266,7 @@ class Busy:
         self.ensemble = FakeEnsemble()
         SeededTree(topics=3, partitions=2, producer_block_end=999).plant(self.ensemble)
         copied = make_copy(read_tree(self.ensemble.session())).values()
-        self.records = [*map(decode_record, copied)]
+        self.records = [FeatureLevelRecord("metadata.version", LATEST), *map(decode_record, copied)]
         self.ensemble.create("/migration")
         self.readings = 0
         self.mirrored: list[tuple[int, str]] = [(len(self.records) - 1, "1001")]
@@ -300,7 +302,7 @@ def test_a_log_that_is_always_one_change_ahead_passes_in_one_look_and_the_lag_is
     assert (told.key, told.field_) == ("t000001", "retention.ms")
     last = len(busy.records) - 1
     assert told.rule == f"{LAG}: the log is ahead by 2 changes of this key, the last at offset {last}"
-    assert [each.compared for each in report.families] == [3, 6, 3, 2, 1, 0, 0, 0, 0, 0]
+    assert [each.compared for each in report.families] == [3, 6, 3, 2, 1, 0, 0, 0, 0, 0, 4]
 
 
 def test_before_the_log_was_followed_such_a_cluster_differed_after_four_looks() -> None:
@@ -319,7 +321,7 @@ def test_what_really_differs_on_a_busy_cluster_is_found_beside_what_is_on_its_wa
         (TOPIC_CONFIGS, "t000002"),
         (BROKER_CONFIGS, "1"),
     }
-    assert [each.compared for each in report.families] == [3, 6, 3, 2, 1, 0, 0, 0, 0, 0]
+    assert [each.compared for each in report.families] == [3, 6, 3, 2, 1, 0, 0, 0, 0, 0, 4]
 
 
 def test_a_value_that_zookeeper_should_have_lost_is_a_difference_though_the_log_says_it_again() -> None:

@@ -12,7 +12,7 @@ from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.identity import refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.log_fold import Fold, record_rows
 from migrator.audit.log_plan import plan_log
-from migrator.audit.normalise import zk_state
+from migrator.audit.normalise import LogFacts, zk_state
 from migrator.audit.quick import facts_of
 from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.security_facts import ACLS, QUOTAS, TOKENS, zk_facts
@@ -26,6 +26,8 @@ from migrator.wire.messages.metadata import (
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -147,6 +149,49 @@ def test_a_batch_that_is_being_written_ends_the_log(cut: int, tmp_path: Path) ->
     segment, places = a_segment(tmp_path)
     segment.write_bytes(segment.read_bytes()[: places[2] + cut])
     assert plan_log(tmp_path).offset == 1
+
+
+@pytest.mark.parametrize("zeros", [1, 60, 61, 512, 3_000_000])
+def test_zeros_behind_the_last_batch_are_the_end_of_a_log_that_lost_power(zeros: int, tmp_path: Path) -> None:
+    """E19: Kafka cuts them off at its next start, and so do ours."""
+    segment, _ = a_segment(tmp_path)
+    segment.write_bytes(segment.read_bytes() + bytes(zeros))
+    assert plan_log(tmp_path).offset == 2
+
+
+def test_zeros_with_anything_behind_them_are_damage(tmp_path: Path) -> None:
+    segment, places = a_segment(tmp_path)
+    data = segment.read_bytes()
+    segment.write_bytes(data[: places[2]] + bytes(512) + data[places[2] :])
+    with pytest.raises(FindingError, match=f"Z2K-5001.*{segment.name}"):
+        plan_log(tmp_path)
+
+
+def test_zeros_at_the_end_of_an_older_segment_are_damage(tmp_path: Path) -> None:
+    segment, places = a_segment(tmp_path)
+    data = segment.read_bytes()
+    segment.write_bytes(data[: places[2]] + bytes(512))
+    (tmp_path / f"{2:020d}.log").write_bytes(data[places[2] :])
+    with pytest.raises(FindingError, match=f"Z2K-5001.*{segment.name}"):
+        plan_log(tmp_path)
+
+
+# --- H07: the order of an ISR ----------------------------------------------------------------------------
+
+
+def test_an_isr_is_a_set_for_brokers() -> None:
+    state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [3, 1, 2]}
+    topic = an_id("a")
+    log = LogFacts()
+    for record in (
+        TopicRecord("a", topic),
+        PartitionRecord(0, topic, (1, 2, 3), (2, 1, 3), leader=1, leader_epoch=0, partition_epoch=0),
+    ):
+        log.apply(record)
+    state_facts = zk_state("/s", json.dumps(state).encode(), 0)
+    assert state_facts.items() <= log.partitions("a")[0].items()
+    log.apply(PartitionChangeRecord(0, topic, isr=(3, 2)))
+    assert log.partitions("a")[0]["isr"] == [2, 3]
 
 
 # --- F6: a partition that no assignment has --------------------------------------------------------------

@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from migrator.audit.cluster import CLUSTER
 from migrator.audit.compare import ExpectedDifferences, KeyOutcome
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.quick import compare_sides, facts_of
-from migrator.audit.rows import WHOLE_SIDE, SideRow
+from migrator.audit.rows import CLUSTER_SUBJECT, WHOLE_SIDE, SideRow
 from migrator.audit.spark import compare
 from migrator.audit.spark.compare import ROWS, TAKEN, SubjectJudge, counted
 from migrator.audit.spark.job import SMALL, _refuse_lost, _tasks
@@ -99,7 +100,7 @@ def judged(rows: list[InputRow]) -> list[dict[str, Any]]:
 def test_subjects_are_judged_as_the_quick_engine_judges_them(numbers: tuple[int, ...], more: list[Message]) -> None:
     ensemble, records = FakeEnsemble(), [*records_of(*numbers), *more]
     TREE.plant(ensemble)
-    quick = compare_sides(ensemble.session(), facts_of(records), RULES)
+    quick = compare_sides(ensemble.session(), facts_of(records), RULES, of_cluster=True)
     found = judged(input_rows(ensemble, records))
     for family, each_count in quick.counts.items():
         for outcome in KeyOutcome:
@@ -146,6 +147,7 @@ def test_equal_keys_of_a_subject_that_differs_are_counted_with_it_and_others_tog
     configs = [ConfigRecord(2, TREE.name(each), "retention.ms", str(1_000 + each)) for each in range(3)]
     rows = judged(input_rows(ensemble, [*records_of(0, 1, 2), *configs, change]))
     equal = {(row["family"], row["subject"]): row["keys"] for row in rows if row["outcome"] == KeyOutcome.EQUAL}
+    assert equal.pop((CLUSTER, CLUSTER_SUBJECT)) == 3, "the log has no metadata.version"
     subject = f"topic/{TREE.name(1)}"
     assert equal == {
         (TOPICS, None): 2,
