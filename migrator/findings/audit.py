@@ -52,6 +52,15 @@ LOGS_PART = Finding(
     remedy="Keep both directories. Check those of all voters together: the log that stands alone is the wrong one.",
 )
 
+SPARK_IN_CLEAR = Finding(
+    code="Z2K-5007",
+    says="Spark master {master} is on a network, and Spark does not protect what an audit sends: {missing}.",
+    means="Tasks carry `password.encoder.secret` where brokers have encrypted passwords, and rows of both sides go "
+    "between the executors and their disks. Nothing was sent yet.",
+    remedy="Set the missing keys in spark-defaults.conf of this machine and of the Spark cluster, or run the audit "
+    "with `--master local[*]` or `--engine quick`.",
+)
+
 AUDIT_ROWS_LOST = Finding(
     code="Z2K-2201",
     says="The audit lost rows: to {step}, it expected {expected} and has {found}.",

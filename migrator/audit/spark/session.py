@@ -6,7 +6,7 @@ Elsewhere: what runs in it (job.py), one that serves many audits (kept_session.p
 Facts that this module is made of: workers take PYSPARK_PYTHON, not this interpreter, unless told; the JVM writes to
 the standard output that it inherits, which belongs to `--json`; a JVM, once launched, lives as long as this process
 and serves every later session, so the memory of the first is the memory of all.
-Errors: Z2K-5003 when Spark does not start, or gives up.
+Errors: Z2K-5003 when Spark does not start, or gives up; Z2K-5007 where it would send secrets in clear.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from migrator.audit.spark.classes import using_archive
-from migrator.findings.audit import SPARK_FAILED
+from migrator.findings.audit import SPARK_FAILED, SPARK_IN_CLEAR
 from migrator.findings.finding import FindingError
 
 DRIVER_MEMORY: Final = "1g"
@@ -42,6 +42,13 @@ SHORT_RUN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DAEMON: Final = "migrator.audit.spark.daemon"
 METASPACE: Final = "-XX:MetaspaceSize=256m"
 """Some 20,000 classes are loaded: below this, each doubling of their space collects the whole heap."""
+
+PROTECTION: Final = (
+    ("spark.authenticate",),
+    ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled"),
+    ("spark.io.encryption.enabled",),
+)
+"""What a master on a network has to have; of each line one is enough."""
 
 QUIET: Final = "-XX:-UsePerfData"
 LOOPBACK: Final = "127.0.0.1"
@@ -70,9 +77,27 @@ def spark_session(master: str, scratch: Path, java_options: str | None = None) -
 
 def started(master: str, scratch: Path, java_options: str) -> SparkSession:
     configuration = _configuration(master, scratch, java_options)
+    gateway = _launched(master, configuration)
+    if not is_local(master):  # before the master hears of it
+        _refuse_in_clear(master, SparkConf(_jvm=gateway.jvm))
     with _kept_interrupt_handler():
-        context = SparkContext(conf=configuration, gateway=_launched(master, configuration))
+        context = SparkContext(conf=configuration, gateway=gateway)
     return SparkSession(context)
+
+
+def _refuse_in_clear(master: str, conf: SparkConf) -> None:
+    """Raises Z2K-5007 for a master on a network without authentication, encryption on the wire and of spilled rows.
+
+    conf: with what `spark-defaults.conf` says. Source: Spark 4.0, "Spark Security"; each of the three is off by
+    default.
+    """
+    missing = [
+        " or ".join(f"{name}=true" for name in names)
+        for names in PROTECTION
+        if not any(conf.get(name, "false") == "true" for name in names)
+    ]
+    if missing:
+        raise SPARK_IN_CLEAR.error(master=master, missing=", ".join(missing))
 
 
 def end_jvm(timeout_s: float) -> None:
