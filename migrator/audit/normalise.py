@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -70,6 +71,9 @@ OF_ZOOKEEPER_ALONE: Final = frozenset({STOCK_ANNOUNCES, BLOCK_SIZE})
 STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
 
+STATES_KEPT: Final = 4_096
+"""Texts of state znodes that are decoded once, some 150 bytes each."""
+
 RECOVERY_STATE_MAX: Final = 1
 """`LeaderRecoveryState` has RECOVERED and RECOVERING."""
 
@@ -125,10 +129,12 @@ _PRODUCER_IDS_JSON: Final = msgspec.json.Decoder(_ProducerIdsJson)
 def _json(path: str, data: bytes | None, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(data or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
-    except RecursionError as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=TOO_DEEP) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MALFORMED_ZNODE.error(path=path, reason=_words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    return TOO_DEEP if isinstance(error, RecursionError) else words_of(error)
 
 
 def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
@@ -146,21 +152,30 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
     return {"id": found.topic_id}, assignments
 
 
+@lru_cache(maxsize=STATES_KEPT)
+def _decoded_state(data: bytes) -> tuple[int, Facts]:
+    """Controller epoch, and the facts but for the version. Most partitions of a cluster share few texts."""
+    found = _STATE_JSON.decode(data)
+    return found.controller_epoch, {
+        "leader": found.leader,
+        "leader_epoch": found.leader_epoch,
+        "isr": sorted(found.isr),
+        "recovery": found.leader_recovery_state,
+    }
+
+
 def zk_state(path: str, data: bytes | None, version: int, epochs: EpochLimit | None = None) -> Facts:
     """A state znode. Its data version is the partition epoch. An ISR is a set for brokers: its order says nothing. Its
     controller epoch has no counterpart in the log, and only has to be one that a controller had: one above `epochs` is
     a fact, which nothing is equal to.
     """
-    found = _json(path, data, _STATE_JSON)
-    facts = {
-        "leader": found.leader,
-        "leader_epoch": found.leader_epoch,
-        "isr": sorted(found.isr),
-        "recovery": found.leader_recovery_state,
-        "partition_epoch": version,
-    }
-    if epochs is not None and epochs.is_above(found.controller_epoch):
-        facts[ABOVE] = found.controller_epoch
+    try:
+        controller_epoch, said = _decoded_state(data or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MALFORMED_ZNODE.error(path=path, reason=_words(error)) from error
+    facts = {**said, "partition_epoch": version}
+    if epochs is not None and epochs.is_above(controller_epoch):
+        facts[ABOVE] = controller_epoch
     return facts
 
 

@@ -85,6 +85,7 @@ CONTROL_TYPES: Final[dict[int, type[ControlRecord]]] = {
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version 0, type
 _SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(4096))
 _NOT_ONE_BYTE: Final = 0x81  # of a varint: negative, or more bytes follow
+_MORE_FOLLOWS: Final = 0x80
 _NO_KEY: Final = 0x01  # the varint -1
 
 
@@ -226,10 +227,13 @@ def _values(records: bytes, count: int) -> tuple[bytes, ...]:
 
 
 def _varint_at(records: bytes, position: int) -> tuple[int, int]:
+    """A number that is not negative takes one byte below 64, and two below 8,192: nearly all of a metadata log."""
     first = records[position]
-    if first & _NOT_ONE_BYTE:
-        return decode_varint(records, position)
-    return first >> 1, position + 1
+    if not first & _NOT_ONE_BYTE:
+        return first >> 1, position + 1
+    if not first & 1 and (second := records[position + 1]) < _MORE_FOLLOWS:
+        return (first & 0x7F | second << 7) >> 1, position + 2
+    return decode_varint(records, position)
 
 
 def _control_records(records: bytes, count: int) -> tuple[ControlRecord, ...]:

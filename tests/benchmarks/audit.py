@@ -1,6 +1,6 @@
 """`make bench-audit`: how long the Spark audit of a tree takes, and in how much memory.
 
-In:   `python -m tests.benchmarks.audit [--topics N ...] [--partitions N] [--warm N]`.
+In:   `python -m tests.benchmarks.audit [--topics N ...] [--partitions N] [--warm N] [--base DIR] [--engines E ...]`.
 Out:  a line of JSON for each audit.
 Elsewhere: the rehearsal that is audited (rehearse.py).
 Fails when an audit does not say that the copy is the tree.
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -56,18 +56,20 @@ class Audited(msgspec.Struct, frozen=True):
     steps: dict[str, float]
 
 
-def audit(tree: SeededTree, zookeeper: str, copy: Path, engine: str) -> Audited:
-    """One process from its start to its end."""
+def audit(tree: SeededTree, zookeeper: str, copy: Path, engine: str, base: Path | None = None) -> Audited:
+    """One process from its start to its end. base: of another checkout."""
     began = time.monotonic()
     words = ["audit", "-z", zookeeper, "--kraft", str(copy), "--engine", engine, "--master", MASTER, "--json"]
-    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, start_new_session=True)
+    command = COMMAND if base is None else [str(base / ".venv/bin/zk2kraft")]
+    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, start_new_session=True)
     watch = _Watch(process.pid)
     said, _ = process.communicate()
     took_s = time.monotonic() - began
     assert process.returncode == 0, said.decode()
     peak_mb, cpu_s = watch.found()
     steps = msgspec.json.decode(said)["seconds"]
-    return Audited(engine, _size(tree), round(took_s, 2), round(cpu_s, 1), peak_mb, steps)
+    named = engine if base is None else f"{engine}, of {base.name}"
+    return Audited(named, _size(tree), round(took_s, 2), round(cpu_s, 1), peak_mb, steps)
 
 
 async def audits_in_one_process(
@@ -174,17 +176,22 @@ def main() -> int:
     parser.add_argument("--topics", type=int, nargs="+", default=[12, 10_000, 100_000])
     parser.add_argument("--partitions", type=int, default=10)
     parser.add_argument("--warm", type=int, default=4, help="audits of a small tree in the warm process")
+    parser.add_argument("--base", type=Path, help="another checkout, with its .venv: it audits the same tree, in turn")
+    parser.add_argument("--engines", nargs="+", default=["quick", "spark"])
+    parser.add_argument("--repetitions", type=int, default=1)
     arguments = parser.parse_args()
+    bases = [None] if arguments.base is None else [arguments.base.absolute(), None]
     for topics in arguments.topics:
         tree = SeededTree(topics, arguments.partitions)
         warm = arguments.warm if topics <= SMALL else 0
         with tempfile.TemporaryDirectory() as directory:
-            for each in _audits(tree, Path(directory), warm):
+            runs = [(base, engine) for engine in arguments.engines for base in bases] * arguments.repetitions
+            for each in _audits(tree, Path(directory), warm, runs):
                 print(msgspec.json.encode(each).decode(), flush=True)
     return 0
 
 
-def _audits(tree: SeededTree, directory: Path, warm: int) -> Iterator[Audited]:
+def _audits(tree: SeededTree, directory: Path, warm: int, runs: Sequence[tuple[Path | None, str]]) -> Iterator[Audited]:
     with Laboratory(directory / "lab", prepared()) as laboratory:
         zookeeper = ZooKeeper(laboratory)
         (server,) = zookeeper.servers
@@ -194,8 +201,8 @@ def _audits(tree: SeededTree, directory: Path, warm: int) -> Iterator[Audited]:
         with ZkSession(address) as session:
             tree.seed(session)
         subprocess.run([*COMMAND, "rehearse", "-z", address, "--out", str(copy)], check=True, stdout=subprocess.DEVNULL)
-        for engine in ("quick", "spark"):
-            yield audit(tree, address, copy, engine)
+        for base, engine in runs:
+            yield audit(tree, address, copy, engine, base)
         if warm:
             yield from asyncio.run(audits_in_one_process(tree, address, copy, directory / "service", warm))
 
