@@ -130,6 +130,22 @@ def log_check(
     raise typer.Exit(controllers.check_logs(directories, as_json=as_json))
 
 
+@log.command("tiered")
+def log_tiered(
+    directories: Annotated[
+        list[Path], typer.Argument(help="directories of partitions of __remote_log_metadata, or that hold some")
+    ],
+    zookeeper: Annotated[
+        str | None, typer.Option("-z", "--zookeeper", help="compare topic ids with this cluster (read only)")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a copy of __remote_log_metadata says of the segments in tiered storage. Exit: 0 it fits, 1 it does not."""
+    from api.commands import controllers
+
+    raise typer.Exit(controllers.check_tiered(directories, zookeeper, as_json=as_json))
+
+
 @app.command()
 def check(
     zookeeper: ZooKeeper,

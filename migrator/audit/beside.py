@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from migrator.audit.cluster import is_forgotten
 from migrator.audit.compare import Difference, DifferenceKind
 from migrator.audit.log_plan import LogPlan, read_split
 from migrator.audit.log_source import records_of
@@ -39,7 +40,7 @@ def others_in_snapshot(
 ) -> Iterator[OtherInSnapshot]:
     for key in sorted({*snapshot, *log}):
         in_snapshot, in_log = snapshot.get(key), log.get(key)
-        if in_snapshot != in_log:
+        if in_snapshot != in_log and not is_forgotten(key, in_snapshot, in_log):
             first, second = (None if each is None else dict(each) for each in (in_snapshot, in_log))
             yield OtherInSnapshot(*key, first, second, offset)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.java_texts import java_int
 from migrator.findings.content import MALFORMED_ZNODE
 from migrator.findings.finding import words_of
 from migrator.model.levels import MIGRATION, level_name
@@ -60,10 +61,11 @@ def cluster_id_facts(path: str, data: bytes | None) -> Facts:
 
 
 def controller_epoch_facts(path: str, data: bytes | None) -> Facts:
-    text = (data or b"").decode("utf-8", "replace")
-    if not text.isascii() or not text.removeprefix("-").isdigit():
-        raise MALFORMED_ZNODE.error(path=path, reason="it is not a number")
-    return {"epoch": int(text)}
+    """A number of 32 bits, as Kafka's `ControllerEpochZNode` reads it."""
+    try:
+        return {"epoch": java_int((data or b"").decode())}
+    except ValueError as error:
+        raise MALFORMED_ZNODE.error(path=path, reason="it is not a number of 32 bits") from error
 
 
 class EpochLimit:
@@ -77,12 +79,18 @@ class EpochLimit:
     def __init__(self, read: Callable[[], int | None]) -> None:
         self._read = read
         self._known = read()
+        self._above = 0
 
     def is_above(self, epoch: int) -> bool:
+        """Reads again for an epoch that is higher than all before: a tree may have as many as it has partitions."""
         if self._known is None or epoch <= self._known:
             return False
-        self._known = self._read()
-        return self._known is not None and epoch > self._known
+        if epoch > self._above:
+            self._known = self._read()
+            if self._known is None or epoch <= self._known:
+                return False
+            self._above = epoch
+        return True
 
 
 # --- the log's side ---------------------------------------------------------------------------------------
@@ -127,6 +135,12 @@ def contradictions(key: str, zookeeper: Facts | None, log: Facts | None) -> tupl
     if key == paths.CONTROLLER_EPOCH and tree["epoch"] < FIRST_CONTROLLER_EPOCH:
         return "epoch", "changed", tree["epoch"], f"at least {FIRST_CONTROLLER_EPOCH}"
     return None
+
+
+def is_forgotten(key: tuple[str, str], snapshot: Facts | None, log: Facts | None) -> bool:
+    """A controller of Kafka 4 writes no migration state into its snapshots: once it is over, none is as good."""
+    over = log is not None and log.get("state") == MigrationState.POST_MIGRATION
+    return key == (CLUSTER, MIGRATION_STATE) and snapshot is None and over
 
 
 def _state(tree: Facts, state: int) -> tuple[str, str, Any, Any] | None:

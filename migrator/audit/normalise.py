@@ -159,13 +159,13 @@ def _decoded_state(data: bytes) -> tuple[int, Facts]:
     return found.controller_epoch, {
         "leader": found.leader,
         "leader_epoch": found.leader_epoch,
-        "isr": sorted(found.isr),
+        "isr": found.isr,
         "recovery": found.leader_recovery_state,
     }
 
 
 def zk_state(path: str, data: bytes | None, version: int, epochs: EpochLimit | None = None) -> Facts:
-    """A state znode. Its data version is the partition epoch. An ISR is a set for brokers: its order says nothing. Its
+    """A state znode. Its data version is the partition epoch. Its
     controller epoch has no counterpart in the log, and only has to be one that a controller had: one above `epochs` is
     a fact, which nothing is equal to.
     """
@@ -309,7 +309,7 @@ def _partition_facts(record: PartitionRecord) -> Facts:
         "removing": list(record.removing_replicas),
         "leader": record.leader,
         "leader_epoch": record.leader_epoch,
-        "isr": sorted(record.isr),
+        "isr": list(record.isr),
         "recovery": record.leader_recovery_state,
         "partition_epoch": record.partition_epoch,
     }
@@ -331,11 +331,10 @@ def _merge(facts: Facts, change: PartitionChangeRecord) -> None:
         ("replicas", change.replicas),
         ("adding", change.adding_replicas),
         ("removing", change.removing_replicas),
+        ("isr", change.isr),
     ):
         if value is not None:
             facts[field] = list(value)
-    if change.isr is not None:
-        facts["isr"] = sorted(change.isr)
     if change.leader >= -1:
         facts["leader"] = change.leader
         facts["leader_epoch"] += 1

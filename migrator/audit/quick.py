@@ -261,6 +261,10 @@ class SecondPass:
     def subjects(self) -> set[str]:
         return self.whole | {subject_of_key(key) for key in self.keys}
 
+    def reads_again(self, family: str, key: str) -> bool:
+        """Whether its whole subject is, so that nothing of it counts yet."""
+        return subject_of_key((family, key)) in self.whole
+
     def takes(self, family: str, key: str, *, equal: bool) -> bool:
         """Whether the second pass looks at a compared key again: it differs, or its whole subject is read again."""
         place = family, key
@@ -381,7 +385,8 @@ def _compare_security(session: Session, log: LogFacts, comparison: Comparison, l
 
 
 def _unread(comparison: Comparison, row: SideRow) -> bool:
-    """Counts a row that could not be read."""
-    if row.problem:
+    """Counts a row that could not be read, unless its whole subject is read again."""
+    pending = comparison.pending
+    if row.problem and not (pending is not None and pending.reads_again(row.family, row.key)):
         comparison.not_read(row.family, row.key, row.problem)
     return bool(row.problem)

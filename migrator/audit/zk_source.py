@@ -230,8 +230,12 @@ def cluster_rows(session: Session) -> Iterator[SideRow]:
 
 def epoch_limit(session: Session) -> EpochLimit:
     def read() -> int | None:
-        epoch = _member(session.get(paths.CONTROLLER_EPOCH), None)
-        if not isinstance(epoch, int) or epoch < FIRST_CONTROLLER_EPOCH:
+        znode = session.get(paths.CONTROLLER_EPOCH)
+        try:
+            epoch = int(controller_epoch_facts(paths.CONTROLLER_EPOCH, znode.data)["epoch"]) if znode is not None else 0
+        except FindingError:
+            return None
+        if epoch < FIRST_CONTROLLER_EPOCH:
             return None
         _, kraft_epoch = _holder(session)
         return max(epoch, kraft_epoch) if isinstance(kraft_epoch, int) else epoch

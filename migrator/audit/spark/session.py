@@ -94,7 +94,7 @@ def _refuse_in_clear(master: str, conf: SparkConf) -> None:
     missing = [
         " or ".join(f"{name}=true" for name in names)
         for names in PROTECTION
-        if not any(conf.get(name, "false") == "true" for name in names)
+        if not any(str(conf.get(name, "")).strip().lower() == "true" for name in names)
     ]
     if missing:
         raise SPARK_IN_CLEAR.error(master=master, missing=", ".join(missing))

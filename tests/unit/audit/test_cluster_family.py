@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
+from migrator.audit.beside import others_in_snapshot
 from migrator.audit.cluster import CLUSTER, CLUSTER_KEYS, METADATA_VERSION, MIGRATION_STATE, EpochLimit
-from migrator.audit.compare import KeyOutcome
+from migrator.audit.compare import AuditReport, ExpectedDifferences, KeyOutcome, judge
+from migrator.audit.log_states import LogStates
 from migrator.audit.normalise import PARTITIONS
-from migrator.audit.quick import compare_sides, facts_of
+from migrator.audit.quick import SecondPass, compare_sides, facts_of, quick_audit
+from migrator.driver.copy import make_copy
+from migrator.model.image import Position
 from migrator.model.values import MigrationState
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.messages.metadata import FeatureLevelRecord, ZkMigrationStateRecord
+from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
 from tests.support.fake_zookeeper import FakeEnsemble
+from tests.unit.audit.test_quick import states_of
 from tests.unit.audit.test_spark_compare import RULES, TREE, input_rows, judged, records_of
 
 LEVEL = FeatureLevelRecord(METADATA_VERSION, 21)
@@ -65,6 +72,12 @@ WRONG: dict[str, Plant] = {
     ),
     "B02 no controller ever": (
         [says("/controller_epoch", b"0")], [LEVEL], (CLUSTER, "/controller_epoch"), KeyOutcome.DIFFERENT,
+    ),
+    "B03 more than 32 bits": (
+        [says("/controller_epoch", b"99999999999")], [LEVEL], (CLUSTER, "/controller_epoch"), KeyOutcome.NOT_READ,
+    ),
+    "B03 thousands of digits": (
+        [says("/controller_epoch", b"9" * 5_000)], [LEVEL], (CLUSTER, "/controller_epoch"), KeyOutcome.NOT_READ,
     ),
     "B03 no number": (
         [says("/controller_epoch", b"1e0")], [LEVEL], (CLUSTER, "/controller_epoch"), KeyOutcome.NOT_READ,
@@ -151,6 +164,73 @@ def test_a_controller_that_is_elected_while_states_are_read_is_none_that_never_w
     assert not limit.is_above(1)
     assert not limit.is_above(2)
     assert limit.is_above(3)
+
+
+def test_as_many_states_as_a_tree_has_are_above_for_one_question() -> None:
+    """F-40: after a rollback of stock each may be. A higher one is a new question."""
+    asked: list[int] = []
+
+    def read() -> int:
+        asked.append(1)
+        return 1
+
+    limit = EpochLimit(read)
+    assert all(limit.is_above(7) for _ in range(1_000))
+    assert len(asked) == 2
+    assert limit.is_above(8)
+    assert len(asked) == 3
+
+
+def test_in_dual_write_a_higher_epoch_is_named_and_holds_no_way_back() -> None:
+    """A rollback, by whichever way, writes one that is higher still."""
+    said = {"leader": 1, "controller_epoch": 999}
+    rules = ExpectedDifferences(in_dual_write=True)
+    outcome, (found,) = judge(PARTITIONS, KEY, said, {"leader": 1}, rules)
+    assert (outcome, found.field_, found.zookeeper) == (KeyOutcome.EXPECTED, "controller_epoch", 999)
+    assert judge(PARTITIONS, KEY, said, {"leader": 1}, ExpectedDifferences())[0] is KeyOutcome.DIFFERENT
+
+
+@pytest.mark.parametrize("record", [migration(3), FeatureLevelRecord(METADATA_VERSION, 1)])
+def test_what_the_log_says_behind_what_zookeeper_has_is_no_lag(record: Message) -> None:
+    """Nobody mirrors any more once it says POST_MIGRATION: it stands behind `/migration` for good."""
+    ensemble = FakeEnsemble()
+    TREE.plant(ensemble)
+    in_dual_write(ensemble)
+    records = [LEVEL, *map(decode_record, make_copy(read_tree(ensemble.session())).values()), MIGRATING]
+    offset = len(records) - 1
+    ensemble.nodes["/migration"].data = json.dumps(
+        {"kraft_metadata_offset": offset, "kraft_metadata_epoch": 5}
+    ).encode()
+
+    def audited(more: list[Message]) -> AuditReport:
+        def read_log(low: int, wanted: Position) -> tuple[LogStates, Position]:
+            return states_of([*records, *more], low), Position(5, len(records) + len(more) - 1)
+
+        rules = ExpectedDifferences(10_000, in_dual_write=True)
+        return quick_audit(ensemble.session(), read_log, rules=rules, settle_s=0, follows=True)
+
+    assert audited([]).exit_code == 0
+    found = audited([record])
+    assert (found.exit_code, {each.family for each in found.differences}) == (1, {CLUSTER})
+
+
+def test_a_key_that_is_read_again_is_counted_once() -> None:
+    """What cannot be read is told by the second look, where the log has changed something of the cluster meanwhile."""
+    ensemble = FakeEnsemble()
+    TREE.plant(ensemble)
+    in_dual_write(ensemble)
+    ensemble.nodes["/cluster/id"].data = b"abc"
+    log = states_of([*records_of(0, 1, 2), MIGRATING, LEVEL], low=len(records_of(0, 1, 2)))
+    pending = SecondPass.of(log)
+    comparison = compare_sides(ensemble.session(), log.facts, RULES, pending=pending, of_cluster=True)
+    assert comparison.counts[CLUSTER].compared == 0
+
+
+def test_a_snapshot_of_kafka_4_has_forgotten_the_migration() -> None:
+    over = {(CLUSTER, MIGRATION_STATE): {"state": 3}}
+    assert not list(others_in_snapshot({}, over, 9))
+    (lost,) = others_in_snapshot({}, {(CLUSTER, MIGRATION_STATE): {"state": 1}}, 9)
+    assert lost.key == MIGRATION_STATE
 
 
 def test_the_driver_s_own_audits_wait_for_none_of_it() -> None:

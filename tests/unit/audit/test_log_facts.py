@@ -232,7 +232,7 @@ def slow_partition(born: PartitionRecord, changes: list[PartitionChangeRecord]) 
         "removing": newest(born.removing_replicas, [each.removing_replicas for each in changes], None),
         "leader": newest(born.leader, leaders, -2),
         "leader_epoch": born.leader_epoch + sum(each != -2 for each in leaders),
-        "isr": sorted(newest(born.isr, [each.isr for each in changes], None)),
+        "isr": newest(born.isr, [each.isr for each in changes], None),
         "recovery": newest(born.leader_recovery_state, [each.leader_recovery_state for each in changes], -1),
         "partition_epoch": born.partition_epoch + len(changes),
     }

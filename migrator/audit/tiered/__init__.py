@@ -1,0 +1,1 @@
+"""Tiered storage: what brokers say of segments that they copied elsewhere."""
