@@ -194,7 +194,7 @@ class _Walk:
         cutter = _Cutter(path, self.split_bytes, self.offset)
         end = size = 0
         try:
-            for position, header in _headers(path):
+            for position, header in batch_headers(path):
                 cutter.take(position, header.size)
                 self.records += header.record_count
                 end, size = position + header.size, header.size
@@ -209,7 +209,7 @@ class _Walk:
         cutter = _Cutter(path, self.split_bytes, -1)
         end = 0
         try:
-            for position, header in _headers(path):
+            for position, header in batch_headers(path):
                 end = position + header.size
                 if header.last_offset > self.offset:
                     self._follows(path, header)
@@ -260,7 +260,7 @@ class _Cutter:
         self._start = -1
 
 
-def _headers(path: Path) -> Iterator[tuple[int, BatchHeader]]:
+def batch_headers(path: Path) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch; TornBatchError where the file ends inside one.
 
     Read piece by piece, never mapped: a follower may cut the file's end off while we read.

@@ -12,15 +12,16 @@ Source: KIP-405 (R-405-01, 02, 03, 06); Kafka 3.9 `RemoteLogSegmentState.isValid
 from __future__ import annotations
 
 import base64
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from migrator.audit.log_plan import batch_headers
 from migrator.audit.zk_source import topic_names, topic_rows
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError, words_of
@@ -157,21 +158,22 @@ def read_remote_log(directory: Path) -> Iterator[RemoteRecord]:
     if not segments:
         raise AUDIT_CANNOT_READ.error(what=str(directory), reason="there is no segment in it")
     for path in segments:
-        data = path.read_bytes()
-        position = 0
-        while position < len(data):
-            try:
-                header, records = read_loose_batch(data, position)
-                found = [decode_remote_record(each.value) for each in records if each.value is not None]
-            except TornBatchError as error:
-                if path == segments[-1]:
-                    break
+        try:
+            yield from _records(path)
+        except TornBatchError as error:
+            if path != segments[-1]:
                 raise AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error)) from error
-            except FindingError as error:
-                raise AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error)) from error
+        except (OSError, FindingError) as error:
+            raise AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error)) from error
+
+
+def _records(path: Path) -> Iterator[RemoteRecord]:
+    """Batch by batch: a segment may be as large as the broker's `log.segment.bytes`."""
+    with open(path, "rb", buffering=0) as file:
+        for position, header in batch_headers(path):
+            _, records = read_loose_batch(os.pread(file.fileno(), header.size, position))
             if not header.is_control:
-                yield from found
-            position += header.size
+                yield from (decode_remote_record(each.value) for each in records if each.value is not None)
 
 
 class _Fold:
@@ -217,7 +219,7 @@ class _Fold:
         segments = list(self.segments[key].values())
         there = sorted((each for each in segments if each.state is not DELETED), key=lambda each: each.offsets)
         finished = [each for each in there if each.state is FINISHED]
-        overlapping = [(one, other) for one, other in combinations(there, 2) if other.offsets[0] <= one.offsets[1]]
+        overlapping = list(_overlapping(there))
         problems = [*self._problems[key], *_gaps(finished)]
         problems += [text for one, other in overlapping if (text := _conflict(one, other)) is not None]
         called = None if topics is None else topics.get(topic_id)
@@ -234,6 +236,15 @@ class _Fold:
             overlaps=len(overlapping),
             problems=problems,
         )
+
+
+def _overlapping(segments: list[_Segment]) -> Iterator[tuple[_Segment, _Segment]]:
+    """Pairs that share an offset. segments: by their first offsets."""
+    reaching: list[_Segment] = []
+    for each in segments:
+        reaching = [earlier for earlier in reaching if earlier.offsets[1] >= each.offsets[0]]
+        yield from ((earlier, each) for earlier in reaching)
+        reaching.append(each)
 
 
 def _waiting(segment: _Segment) -> Waiting:
