@@ -138,12 +138,15 @@ def log_tiered(
     zookeeper: Annotated[
         str | None, typer.Option("-z", "--zookeeper", help="compare topic ids with this cluster (read only)")
     ] = None,
+    broker: Annotated[
+        Path | None, typer.Option(help="a copy of a broker's log directory: compare leader epochs with its checkpoints")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What a copy of __remote_log_metadata says of the segments in tiered storage. Exit: 0 it fits, 1 it does not."""
     from api.commands import controllers
 
-    raise typer.Exit(controllers.check_tiered(directories, zookeeper, as_json=as_json))
+    raise typer.Exit(controllers.check_tiered(directories, zookeeper, broker, as_json=as_json))
 
 
 @app.command()

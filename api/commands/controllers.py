@@ -95,11 +95,12 @@ def check_logs(directories: list[Path], *, as_json: bool) -> int:
     return found.exit_code
 
 
-def check_tiered(directories: list[Path], zookeeper: str | None, *, as_json: bool) -> int:
+def check_tiered(directories: list[Path], zookeeper: str | None, broker: Path | None, *, as_json: bool) -> int:
     """0: every segment's states follow, and offsets have no gap and one history. 1: something does not fit."""
     from migrator.audit.tiered.segments import check_remote_segments, topics_by_id
 
-    found = check_remote_segments(directories, None if zookeeper is None else topics_by_id(zookeeper))
+    topics = None if zookeeper is None else topics_by_id(zookeeper)
+    found = check_remote_segments(directories, topics, broker)
     if as_json:
         print_json(found)
         return found.exit_code
@@ -108,6 +109,8 @@ def check_tiered(directories: list[Path], zookeeper: str | None, *, as_json: boo
         reach = f", offsets {each.first} to {each.last}" if each.last >= 0 else ""
         overlaps = f", {each.overlaps} overlaps" if each.overlaps else ""
         print(f"{each.topic}-{each.partition} (id {each.topic_id}): {states}{reach}{overlaps}")
+        if each.copied >= 0:
+            print(f"  a new leader goes on behind offset {each.copied} of leader epoch {each.copied_epoch}")
         for problem in each.problems:
             print(f"  DOES NOT FIT: {problem}")
         for waits in each.waiting:

@@ -46,6 +46,7 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/e2e/test_secure_quorum.py": 110,
     "tests/e2e/test_lab_cluster.py": 110,
     "tests/e2e/test_service.py": 90,
+    "tests/e2e/test_spark_cluster.py": 90,
     "tests/e2e/test_ended_takeovers.py": 90,
     "tests/e2e/test_spoiled_trees.py": 90,
     "tests/e2e/test_log_directories.py": 80,

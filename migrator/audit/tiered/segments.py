@@ -6,7 +6,7 @@ Elsewhere: the records (wire/messages/remote_log.py), the command that shows it 
 Rules: all records of one topic-id-partition lie in one partition of the topic, in order. A state that cannot follow is
 a problem, and so are offsets that no finished segment has between two that have, and two that tell other histories of
 one offset. Overlaps of one history are legal: a new leader copies what a dead one had begun.
-Source: KIP-405 (R-405-01, 02, 03, 06); Kafka 3.9 `RemoteLogSegmentState.isValidTransition`.
+Source: KIP-405 (R-405-01, 02, 03, 04, 06); Kafka 3.9 `RemoteLogSegmentState.isValidTransition`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from migrator.audit.log_plan import batch_headers
+from migrator.audit.tiered.lineage import (
+    Copied,
+    EpochRange,
+    Lineage,
+    highest_copied,
+    is_of,
+    not_covered,
+    read_lineages,
+)
 from migrator.audit.zk_source import topic_names, topic_rows
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError, words_of
@@ -62,10 +72,18 @@ class _Segment:
     said: RemoteLogSegmentMetadataRecord
     state: RemoteSegmentState
     since_ms: int
+    was_finished: bool = False
 
     @property
     def offsets(self) -> tuple[int, int]:
         return self.said.start_offset, self.said.end_offset
+
+    @property
+    def parts(self) -> list[EpochRange]:
+        """Its offsets by leader epoch."""
+        epochs = list(self.said.segment_leader_epochs)
+        ends = [each.offset for each in epochs[1:]] + [self.said.end_offset + 1]
+        return [EpochRange(each.leader_epoch, each.offset, end) for each, end in zip(epochs, ends, strict=True)]
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the leader that wrote this offset, by the segment; -1 where it does not say."""
@@ -76,7 +94,7 @@ class _Segment:
         return found
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class UncleanedSegment(msgspec.Struct, frozen=True):
     """A segment that somebody has to clean up, or is at it. since_ms: when its broker said so last."""
 
     segment: str
@@ -92,6 +110,8 @@ class RemotePartition(msgspec.Struct, frozen=True):
     """One partition of one topic id.
 
     states: how many segments, by Kafka's name. first, last: offsets of finished segments; -1 without any.
+    copied, copied_epoch: where a new leader finds that copying stands; -1 without a broker's directory, or nothing is
+    copied.
     waiting: what was begun and did not end. overlaps: pairs that are legal. problems: what does not fit, in words.
     """
 
@@ -101,9 +121,11 @@ class RemotePartition(msgspec.Struct, frozen=True):
     states: dict[str, int]
     first: int
     last: int
-    waiting: list[Waiting]
+    waiting: list[UncleanedSegment]
     overlaps: int
     problems: list[str]
+    copied: int = -1
+    copied_epoch: int = -1
 
 
 class RemoteReport(msgspec.Struct, frozen=True):
@@ -119,9 +141,13 @@ class RemoteReport(msgspec.Struct, frozen=True):
         return int(any(each.problems for each in self.partitions))
 
 
-def check_remote_segments(directories: Iterable[Path], topics: Mapping[str, str] | None = None) -> RemoteReport:
-    """directories: of partitions, or that hold some. topics: names by id; None: not known. Raises Z2K-5001."""
-    fold = _Fold()
+def check_remote_segments(
+    directories: Iterable[Path], topics: Mapping[str, str] | None = None, broker: Path | None = None
+) -> RemoteReport:
+    """directories: of partitions, or that hold some. topics: names by id; None: not known. broker: a copy of a log
+    directory, whose leader epochs are compared (lineage.py). Raises Z2K-5001.
+    """
+    fold = _Fold({} if broker is None else read_lineages(broker))
     for directory in _partitions(list(directories)):
         for record in read_remote_log(directory):
             fold.take(record)
@@ -179,8 +205,9 @@ def _records(path: Path) -> Iterator[RemoteRecord]:
 class _Fold:
     """What the records add up to."""
 
-    def __init__(self) -> None:
+    def __init__(self, lineages: Mapping[tuple[str, int], Lineage] = MappingProxyType({})) -> None:
         self.records = 0
+        self._lineages = lineages
         self.segments: defaultdict[tuple[str, str, int], dict[bytes, _Segment]] = defaultdict(dict)
         self._problems: defaultdict[tuple[str, str, int], list[str]] = defaultdict(list)
 
@@ -213,6 +240,7 @@ class _Fold:
             segments[record.segment.id] = _Segment(record, state, record.event_timestamp_ms)
         elif known is not None:
             known.state, known.since_ms = state, record.event_timestamp_ms
+            known.was_finished |= state is FINISHED
 
     def partition(self, key: tuple[str, str, int], topics: Mapping[str, str] | None) -> RemotePartition:
         name, topic_id, number = key
@@ -220,7 +248,10 @@ class _Fold:
         there = sorted((each for each in segments if each.state is not DELETED), key=lambda each: each.offsets)
         finished = [each for each in there if each.state is FINISHED]
         overlapping = list(_overlapping(there))
-        problems = [*self._problems[key], *_gaps(finished)]
+        lineage = self._lineages.get((topic_id, number))
+        gaps = _gaps(finished) if lineage is None else _gaps_of(lineage, finished)
+        problems = [*self._problems[key], *gaps]
+        copied = None if lineage is None else _copied(lineage, segments)
         problems += [text for one, other in overlapping if (text := _conflict(one, other)) is not None]
         called = None if topics is None else topics.get(topic_id)
         if called is not None and called != name:
@@ -232,9 +263,11 @@ class _Fold:
             states=dict(sorted(Counter(each.state.name for each in segments).items())),
             first=finished[0].offsets[0] if finished else -1,
             last=max((each.offsets[1] for each in finished), default=-1),
-            waiting=[_waiting(each) for each in there if each.state in WAITS],
+            waiting=[_waiting(each, why) for each in there if (why := _why_it_waits(each, lineage)) is not None],
             overlaps=len(overlapping),
             problems=problems,
+            copied=-1 if copied is None else copied.offset,
+            copied_epoch=-1 if copied is None else copied.epoch,
         )
 
 
@@ -247,11 +280,28 @@ def _overlapping(segments: list[_Segment]) -> Iterator[tuple[_Segment, _Segment]
         reaching.append(each)
 
 
-def _waiting(segment: _Segment) -> Waiting:
+def _why_it_waits(segment: _Segment, lineage: Lineage | None) -> str | None:
+    if segment.state in WAITS:
+        return WAITS[segment.state]
+    if lineage is not None and not any(is_of(lineage, part) for part in segment.parts):
+        return "none of its leader epochs is this partition's: a leader deletes it"
+    return None
+
+
+def _gaps_of(lineage: Lineage, finished: list[_Segment]) -> Iterator[str]:
+    for epoch, start, end in not_covered(lineage, [part for each in finished for part in each.parts]):
+        yield f"no finished segment has the offsets {start} to {end - 1} before leader epoch {epoch} goes on"
+
+
+def _copied(lineage: Lineage, segments: list[_Segment]) -> Copied | None:
+    return highest_copied(lineage, [part for each in segments if each.was_finished for part in each.parts])
+
+
+def _waiting(segment: _Segment, why: str) -> UncleanedSegment:
     said = segment.said
-    return Waiting(
+    return UncleanedSegment(
         _text(said.segment.id),
-        WAITS[segment.state],
+        why,
         segment.since_ms,
         said.segment_size_in_bytes,
         said.broker_id,
