@@ -47,7 +47,10 @@ Lineage = Sequence[EpochRange]
 
 
 def read_lineages(broker: Path) -> Mapping[tuple[str, int], Lineage]:
-    """The leader epochs of each partition, by topic id and number. broker: a copy of a log directory. Raises Z2K-5001."""
+    """The leader epochs of each partition, by topic id and number. broker: a copy of a log directory.
+
+    Raises Z2K-5001.
+    """
     found = {}
     for directory in sorted(broker.iterdir()) if broker.is_dir() else ():
         name = _PARTITION.fullmatch(directory.name)
