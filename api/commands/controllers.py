@@ -114,7 +114,7 @@ def check_tiered(directories: list[Path], zookeeper: str | None, broker: Path | 
         for problem in each.problems:
             print(f"  DOES NOT FIT: {problem}")
         for waits in each.waiting:
-            since = datetime.fromtimestamp(waits.since_ms / 1_000, UTC).isoformat(timespec="seconds")
+            since = _time_text(waits.since_ms)
             print(
                 f"  to clean up: segment {waits.segment}, offsets {waits.start} to {waits.end}, {waits.bytes:,} bytes: "
                 f"{waits.why} (broker {waits.broker}, {since})"
@@ -122,6 +122,14 @@ def check_tiered(directories: list[Path], zookeeper: str | None, broker: Path | 
     for name in found.deleting:
         print(f"deletion is not over: {name}")
     return found.exit_code
+
+
+def _time_text(time_ms: int) -> str:
+    """UTC; the bare number where no calendar has it. A record may say anything."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
 
 
 def _document(offset: int, epoch: int, record: msgspec.Struct, version: int) -> dict[str, Any]:

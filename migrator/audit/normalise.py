@@ -71,8 +71,8 @@ OF_ZOOKEEPER_ALONE: Final = frozenset({STOCK_ANNOUNCES, BLOCK_SIZE})
 STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
 
-STATES_KEPT: Final = 4_096
-"""Texts of state znodes that are decoded once, some 150 bytes each."""
+STATES_KEPT, KEPT_STATE_BYTES = 4_096, 1_024
+"""Texts of state znodes that are decoded once, most of 150 bytes. A longer one, which anybody may write, is not kept."""
 
 RECOVERY_STATE_MAX: Final = 1
 """`LeaderRecoveryState` has RECOVERED and RECOVERING."""
@@ -152,9 +152,8 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
     return {"id": found.topic_id}, assignments
 
 
-@lru_cache(maxsize=STATES_KEPT)
 def _decoded_state(data: bytes) -> tuple[int, Facts]:
-    """Controller epoch, and the facts but for the version. Most partitions of a cluster share few texts."""
+    """Controller epoch, and the facts but for the version."""
     found = _STATE_JSON.decode(data)
     return found.controller_epoch, {
         "leader": found.leader,
@@ -164,13 +163,18 @@ def _decoded_state(data: bytes) -> tuple[int, Facts]:
     }
 
 
+_kept_state: Final = lru_cache(maxsize=STATES_KEPT)(_decoded_state)
+"""Most partitions of a cluster share few texts."""
+
+
 def zk_state(path: str, data: bytes | None, version: int, epochs: EpochLimit | None = None) -> Facts:
     """A state znode. Its data version is the partition epoch. Its
     controller epoch has no counterpart in the log, and only has to be one that a controller had: one above `epochs` is
     a fact, which nothing is equal to.
     """
     try:
-        controller_epoch, said = _decoded_state(data or b"")
+        text = data or b""
+        controller_epoch, said = _kept_state(text) if len(text) <= KEPT_STATE_BYTES else _decoded_state(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MALFORMED_ZNODE.error(path=path, reason=_words(error)) from error
     facts = {**said, "partition_epoch": version}

@@ -161,10 +161,15 @@ def check_remote_segments(
 
 
 def topics_by_id(zookeeper: str) -> dict[str, str]:
-    """Names of a cluster's topics by their ids, as ZooKeeper has them. A topic without an id is left out."""
+    """Names of a cluster's topics by their ids, as ZooKeeper has them. A topic without an id is left out.
+
+    Raises Z2K-5001 for a topic that cannot be read: its segments would look like those of a deleted one.
+    """
     with ZkSession(zookeeper) as session:
-        names = topic_names(session)
-        rows = [each.topic for each in topic_rows(session, names, CONSIDERATE)]
+        rows = [each.topic for each in topic_rows(session, topic_names(session), CONSIDERATE)]
+    for each in rows:
+        if each.problem:
+            raise AUDIT_CANNOT_READ.error(what=f"topic {each.key}", reason=each.problem)
     return {str(each.facts["id"]): each.key for each in rows if each.facts is not None and each.facts["id"]}
 
 
@@ -252,7 +257,7 @@ class _Fold:
         gaps = _gaps(finished) if lineage is None else _gaps_of(lineage, finished)
         problems = [*self._problems[key], *gaps]
         copied = None if lineage is None else _copied(lineage, segments)
-        problems += [text for one, other in overlapping if (text := _conflict(one, other)) is not None]
+        conflicts = [text for one, other in overlapping if (text := _conflict(one, other)) is not None]
         called = None if topics is None else topics.get(topic_id)
         if called is not None and called != name:
             problems.append(f"the cluster calls topic id {topic_id} {called}")
@@ -264,8 +269,8 @@ class _Fold:
             first=finished[0].offsets[0] if finished else -1,
             last=max((each.offsets[1] for each in finished), default=-1),
             waiting=[_waiting(each, why) for each in there if (why := _why_it_waits(each, lineage)) is not None],
-            overlaps=len(overlapping),
-            problems=problems,
+            overlaps=len(overlapping) - len(conflicts),
+            problems=[*problems, *conflicts],
             copied=-1 if copied is None else copied.offset,
             copied_epoch=-1 if copied is None else copied.epoch,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from migrator.audit import normalise
 from migrator.audit.beside import others_in_snapshot
 from migrator.audit.cluster import CLUSTER, CLUSTER_KEYS, METADATA_VERSION, MIGRATION_STATE, EpochLimit
 from migrator.audit.compare import AuditReport, ExpectedDifferences, KeyOutcome, judge
@@ -231,6 +232,14 @@ def test_a_snapshot_of_kafka_4_has_forgotten_the_migration() -> None:
     assert not list(others_in_snapshot({}, over, 9))
     (lost,) = others_in_snapshot({}, {(CLUSTER, MIGRATION_STATE): {"state": 1}}, 9)
     assert lost.key == MIGRATION_STATE
+
+
+def test_a_state_as_long_as_a_znode_may_be_is_read_and_not_kept() -> None:
+    """Thousands of them would fill the memory of a controller."""
+    kept = normalise._kept_state.cache_info().currsize
+    state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1] * 100_000}
+    assert len(normalise.zk_state("/s", json.dumps(state).encode(), 0)["isr"]) == 100_000
+    assert normalise._kept_state.cache_info().currsize == kept
 
 
 def test_the_driver_s_own_audits_wait_for_none_of_it() -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api import cli
-from migrator.audit.tiered.segments import RemotePartition, check_remote_segments, read_remote_log
+from api.commands.controllers import _time_text
+from migrator.audit.tiered import segments
+from migrator.audit.tiered.segments import RemotePartition, check_remote_segments, read_remote_log, topics_by_id
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch
 from migrator.wire.codec import encode
@@ -30,6 +33,8 @@ from migrator.wire.messages.remote_log import (
     decode_remote_record,
 )
 from migrator.wire.primitives import encode_uvarint
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.seeded_tree import SeededTree
 
 REAL = Path(__file__).parents[2] / "support/tiered"
 BIG, GONE, AGAIN = "GIzPedMhSZWRsyfZqq_q0A", "T17SsJWwQzuNV9wTRhJcOQ", "oBXG9dbBRTW95_Zshw_Ddw"
@@ -143,6 +148,26 @@ def test_a_deletion_that_never_ended_is_named_beside_copies_that_did_not(tmp_pat
 def test_a_partition_that_is_marked_for_deletion_as_a_whole_is_known_without_segments(tmp_path: Path) -> None:
     """Kafka 3.9 never writes it; others may."""
     assert checked([RemotePartitionDeleteMetadataRecord(PLACE, 1, 7, 1)], tmp_path).states == {}
+
+
+def test_an_overlap_that_is_a_conflict_is_no_legal_one(tmp_path: Path) -> None:
+    found = checked([*finished(1, 0, 9), *finished(2, 5, 14, epoch=4), *finished(3, 10, 14, epoch=4)], tmp_path)
+    assert (found.overlaps, len(found.problems)) == (1, 1)
+
+
+def test_a_topic_that_cannot_be_read_is_none_that_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble = FakeEnsemble()
+    SeededTree(topics=2, partitions=1).plant(ensemble)
+    monkeypatch.setattr(segments, "ZkSession", lambda _: nullcontext(ensemble.session()))
+    assert sorted(topics_by_id("zk:2181").values()) == ["t000000", "t000001"]
+    ensemble.nodes["/brokers/topics/t000001"].data = b"{"
+    with pytest.raises(FindingError, match=r"Z2K-5001.*t000001"):
+        topics_by_id("zk:2181")
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+    assert _time_text(1795940150511) == "2026-11-29T08:15:50+00:00"
+    assert _time_text(2**63 - 1) == f"{2**63 - 1} ms"
 
 
 @pytest.mark.parametrize("kind", sorted(REMOTE_RECORDS))
