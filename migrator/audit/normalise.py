@@ -72,7 +72,7 @@ STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "p
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
 
 STATES_KEPT, KEPT_STATE_BYTES = 4_096, 1_024
-"""Texts of state znodes that are decoded once, most of 150 bytes. A longer one, which anybody may write, is not kept."""
+"""Texts of state znodes that are decoded once, most of 150 bytes. Longer ones, as anybody may write, are not kept."""
 
 RECOVERY_STATE_MAX: Final = 1
 """`LeaderRecoveryState` has RECOVERED and RECOVERING."""
