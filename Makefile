@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup smoke check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road bench-brokers bench-hosts
+.PHONY: setup smoke check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate estate-real soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road bench-brokers bench-hosts
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -76,6 +76,10 @@ estate:  ## the service on six hosts with ssh, faults at every call of its actua
 	$(if $(DEAD),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --first $(or $(FIRST),0) --seeds $(or $(SEEDS),60) --minutes 15)
 	$(if $(DEAD)$(FIRST)$(SEEDS),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --join --seeds 10 --minutes 10)
 	$(if $(FIRST)$(SEEDS),,$(KEEP_BYTECODE) $(BIN)/python -m tests.estate --dead $(or $(DEAD),all) --minutes 15)
+
+estate-real:  ## the whole road and back over ssh with real brokers, while links fail, SEEDS runs from FIRST (three; five to ten minutes each)
+	$(SETUP) --with-java
+	$(KEEP_BYTECODE) $(BIN)/python -m tests.estate.real --first $(or $(FIRST),0) --seeds $(or $(SEEDS),3)
 
 soak:  ## two brokers of three in KRaft mode, our controllers, the service, traffic, changes and trouble for MINUTES (120; docs/adversarial.md)
 	$(SETUP) --with-java

@@ -194,14 +194,17 @@ def audit(
     allow_moved: Annotated[
         bool, typer.Option("--allow-moved", help="for a rehearsal: changes in ZooKeeper since then are expected")
     ] = False,
+    brokers: Annotated[
+        str | None, typer.Option(help="HOST:PORT[,...]: also compare what every broker says (the third side)")
+    ] = None,
     controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare ZooKeeper with the metadata log. Exit: 0 passed, 1 diverged, 2 incomplete."""
+    """Compare ZooKeeper with the metadata log, and with brokers. Exit: 0 passed, 1 diverged, 2 incomplete."""
     from api.commands import audits
 
     code = audits.audit(
-        *(zookeeper, kraft, engine, master, out, controller),
+        *(zookeeper, kraft, engine, master, out, controller, brokers),
         allow_moved=allow_moved,
         as_json=as_json,
         sessions=context.obj,  # of the warm audit process, which runs this command again and again

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from migrator.model.connect_string import BROKER_ADDRESSES_MAX
 from migrator.model.printable import OBEYED
 from state_machine.policy.fleet_evidence import UNNAMED
 from state_machine.policy.outcome import OutcomeKind
@@ -90,7 +91,10 @@ ZooKeeperConnect = Annotated[
 BootstrapServers = Annotated[
     str,
     Field(
-        pattern=r"^[!-~]+$", max_length=2000, description="HOST:PORT[,HOST:PORT] of brokers", examples=["kafka1:9092"]
+        pattern=r"^[!-~]+$",
+        max_length=BROKER_ADDRESSES_MAX,
+        description="HOST:PORT[,HOST:PORT] of brokers",
+        examples=["kafka1:9092"],
     ),
 ]
 Controllers = Annotated[

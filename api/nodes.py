@@ -21,7 +21,7 @@ from state_machine.clusters.log_observer import LogObservation, LogVoter
 from state_machine.clusters.observe import ControllerObservation, Observation, ZooKeeperObservation
 from state_machine.evidence.after_dual_write import LOG_FRESH_S
 from state_machine.evidence.of_gates import brokers_seen
-from state_machine.policy.conditions import CAUGHT_UP_MS
+from state_machine.facts.voters import has_what_is_committed
 from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
 from state_machine.policy.phase_table import PHASES
@@ -350,7 +350,7 @@ def _why_behind(voter: LogVoter | None, log: LogObservation) -> str:
         return NONE_LEADS if log.no_leader else f"unknown: {log.problem}"
     if voter is None:
         return "no voter of the quorum"
-    if voter.lag == 0 or (voter.caught_up_ms_ago is not None and voter.caught_up_ms_ago <= CAUGHT_UP_MS):
+    if has_what_is_committed(voter):
         return ""
     return "it has never fetched" if voter.lag is None else f"it is {voter.lag} records behind"
 

@@ -16,7 +16,8 @@ from migrator.findings.finding import FindingError
 from migrator.model.printable import printable
 
 if TYPE_CHECKING:
-    from migrator.audit.compare import Difference
+    from migrator.audit.compare import BrokersSide, Difference
+    from migrator.audit.run import ThirdSide
     from migrator.audit.warm_process import Pipe
     from migrator.node.tools.log_of_quorum import QuorumLog
 
@@ -31,12 +32,16 @@ def audit(
     master: str,
     out: Path | None,
     controller: Path | None,
+    brokers: str | None = None,
     *,
     allow_moved: bool,
     as_json: bool,
     sessions: Any = None,
 ) -> int:
-    """sessions: of the warm audit process; None: a Spark session for this audit alone."""
+    """brokers: addresses; None: they are not asked.
+
+    sessions: of the warm audit process; None: a Spark session for this audit alone.
+    """
     from migrator.audit.compare import table, unread_report
     from migrator.audit.run import empty_directory, keep_report, run_audit
 
@@ -53,6 +58,7 @@ def audit(
                 passwords=passwords,
                 sessions=sessions,
                 confirm=log.confirm,
+                third_side=_third_side(brokers, controller),
             )
     except FindingError as error:
         report = unread_report(error, engine, {"total": 0.0})
@@ -69,8 +75,53 @@ def audit(
         more = len(report.differences[LINES_MAX:]) + report.left_off.get("differences", 0)
         if more:
             print(f"and {more:,} more differences; --json has the first {len(report.differences):,}")
-        print("passed: both sides are equal" if report.same else "not passed")
+        if report.brokers is not None:
+            _print_brokers(report.brokers)
+        sides = "both sides are" if report.brokers is None else "ZooKeeper, log and brokers are"
+        print(f"passed: {sides} equal" if report.same else "not passed")
     return report.exit_code
+
+
+def _third_side(brokers: str | None, controller: Path | None) -> ThirdSide | None:
+    """They are spoken to as the controllers' file says: on the listener between brokers."""
+    if brokers is None:
+        return None
+    from functools import partial
+
+    from migrator.node.config.properties import read_config
+    from migrator.node.tools.third_side import BrokersAsked, third_side
+    from migrator.node.transport.client_security import PLAINTEXT, client_security
+
+    security = PLAINTEXT
+    if controller is not None:
+        config = read_config(controller)
+        security = client_security(config.security.get(config.inter_broker_listener))
+    return partial(third_side, BrokersAsked(brokers, security))
+
+
+def _print_brokers(side: BrokersSide) -> None:
+    from migrator.audit.compare import table
+
+    modes = ", ".join(f"{each.broker} ({each.mode} mode)" for each in side.asked if not each.problem)
+    print(f"\nbrokers asked: {modes or 'none'}; keys of all of them:")
+    print(table(side.families))
+    for asked in side.asked:
+        if asked.problem:
+            print(printable(f"not read: broker {asked.broker}: {asked.problem}"))
+    for each in side.differences[:LINES_MAX]:
+        what = " ".join(filter(None, (each.family, each.key, each.field_)))
+        alone = {"broker": "the broker stands alone", "log": "the log stands alone", "each": "all three differ"}
+        said = each.reason or f"broker={each.on_broker} log={each.log}"
+        print(
+            printable(
+                "; ".join(filter(None, (f"{each.kind}: broker {each.broker}: {what}: {said}", alone.get(each.alone))))
+            )
+        )
+    more = len(side.differences[LINES_MAX:]) + side.left_off
+    if more:
+        print(f"and {more:,} more differences of brokers; --json has the first {len(side.differences):,}")
+    for told in side.zookeeper_alone[:LINES_MAX]:
+        print(printable(f"ZooKeeper stands alone: {told}: every broker says what the log says"))
 
 
 @contextmanager

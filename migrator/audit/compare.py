@@ -380,10 +380,62 @@ def _kind(name: str, zookeeper: Facts, log: Facts) -> DifferenceKind:
 # --- the report -------------------------------------------------------------------------------------------
 
 
+class BrokerDifference(msgspec.Struct, frozen=True, rename={"field_": "field"}):
+    """One field of one key, as one broker has it; field_ "" is the whole key.
+
+    alone:  the side that contradicts the two others: `broker`, `log`, or `each` where all three differ; "" where
+            nothing can be said of ZooKeeper.
+    reason: why it was not read.
+    """
+
+    broker: int
+    family: str
+    key: str
+    field_: str
+    kind: str
+    on_broker: Any
+    log: Any
+    alone: str = ""
+    reason: str = ""
+
+
+class AskedBroker(msgspec.Struct, frozen=True):
+    """mode: `ZooKeeper` or `KRaft`; "" for one that gave no answer, and then why."""
+
+    broker: int
+    mode: str
+    problem: str = ""
+
+
+class BrokersSide(msgspec.Struct, omit_defaults=True):
+    """What brokers say beside the log. families: keys of all brokers. seconds: of all looks.
+
+    zookeeper_alone: differences between ZooKeeper and the log in which every broker says what the log says, told as
+                     `family key field`.
+    left_off:        how many `differences` are not carried.
+    """
+
+    asked: list[AskedBroker]
+    families: list[FamilyCount]
+    differences: list[BrokerDifference]
+    seconds: float
+    zookeeper_alone: list[str] = []
+    left_off: int = 0
+
+    @property
+    def same(self) -> bool:
+        return self.complete and not any(each.different for each in self.families)
+
+    @property
+    def complete(self) -> bool:
+        return not any(each.problem for each in self.asked) and not any(each.not_read for each in self.families)
+
+
 class AuditReport(msgspec.Struct, omit_defaults=True):
     """What an audit says (the JSON of `zk2kraft audit --json`; keys are a contract).
 
     left_off: how many `differences`, and how many `expected`, the report does not carry; left out when it carries all.
+    brokers:  what the third side says (audit/brokers/third_side.py); left out when brokers were not asked.
     """
 
     same: bool
@@ -395,11 +447,12 @@ class AuditReport(msgspec.Struct, omit_defaults=True):
     kraft: dict[str, int]
     engine: str
     left_off: dict[str, int] = {}
+    brokers: BrokersSide | None = None
 
     @property
     def exit_code(self) -> int:
         """0 same, 1 diverged, 2 could not read all."""
-        if any(family.not_read for family in self.families):
+        if any(family.not_read for family in self.families) or (self.brokers is not None and not self.brokers.complete):
             return 2
         return 0 if self.same else 1
 

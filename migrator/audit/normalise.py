@@ -267,6 +267,10 @@ class LogFacts:
         topic_id = self._ids.get(name)
         return None if topic_id is None else {"id": id_text(topic_id)}
 
+    def topic_id(self, name: str) -> bytes:
+        """Return the id of a topic that exists."""
+        return self._ids[name]
+
     def partitions(self, name: str) -> Mapping[int, Facts]:
         topic_id = self._ids.get(name)
         return {} if topic_id is None else self._partitions[topic_id]

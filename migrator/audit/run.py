@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +20,21 @@ import msgspec
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, read_snapshot
 from migrator.audit.catching_up import read_up_to
-from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
+from migrator.audit.compare import (
+    NOT_A_COPY,
+    AuditReport,
+    BrokersSide,
+    Difference,
+    ExpectedDifferences,
+    unread_report,
+)
 from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, begins_at, plan_log
 from migrator.audit.log_source import CommittedRecords, read_planned
 from migrator.audit.log_states import NO_OFFSET, LogStates, OtherInSnapshot
+from migrator.audit.normalise import LogFacts
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.standstill import behind_ms
@@ -43,6 +51,8 @@ REHEARSAL = "zk2kraft-rehearsal"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 """What becomes of `s3a://bucket/name` as a path."""
 
+ThirdSide = Callable[[Callable[[], LogFacts], Sequence[Difference]], BrokersSide]
+
 REPORT_FILE = "report.json"
 """What an audit said, beside what it kept."""
 
@@ -58,13 +68,15 @@ def run_audit(
     passwords: EncoderSecrets | None = None,
     sessions: Any = None,
     confirm: Callable[[], None] | None = None,
+    third_side: ThirdSide | None = None,
 ) -> AuditReport:
     """kraft: a metadata log directory; it may grow meanwhile. out: must not hold anything.
 
     allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
     passwords:   the brokers' settings; None: a broker with a password in ZooKeeper is not read.
     sessions:    `spark_job.Sessions`; None: the spark engine starts a session for this audit alone.
-    confirm:     raises when `kraft` was not what it should be for as long as the audit ran.
+    confirm:     returns once `kraft` has all that it should have by now; raises when it is not what it should be.
+    third_side:  asks brokers, given how to read the log and what the two sides said; None: they are not asked.
     """
     started = time.monotonic()
     try:
@@ -74,6 +86,8 @@ def run_audit(
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY, read="")
         report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords, sessions), kraft)
+        if third_side is not None:
+            report = _with_brokers(report, third_side, kraft, confirm)
         if confirm is not None:
             confirm()
     except FindingError as error:
@@ -83,6 +97,21 @@ def run_audit(
     if out is not None:
         keep_report(report, out)
     return report
+
+
+def _with_brokers(
+    report: AuditReport, third_side: ThirdSide, kraft: str, confirm: Callable[[], None] | None
+) -> AuditReport:
+    """The log is read again for it: a broker is compared with what the log says now."""
+
+    def read() -> LogFacts:
+        if confirm is not None:
+            confirm()
+        return read_log(kraft, beside=False)[0].facts
+
+    side = third_side(read, [*report.differences, *report.expected])
+    seconds = {**report.seconds, "brokers": side.seconds, "total": report.seconds.get("total", 0.0) + side.seconds}
+    return msgspec.structs.replace(report, brokers=side, same=report.same and side.same, seconds=seconds)
 
 
 def keep_report(report: AuditReport, out: Path) -> None:

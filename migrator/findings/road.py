@@ -245,6 +245,16 @@ NODE_NOT_AS_JOURNAL = Finding(
     remedy="Look at the node. The runbook says which command goes on with it, and which one brings it back.",
 )
 
+STOCK_WRITES_NOTHING = Finding(
+    code="Z2K-4244",
+    says="Stock controller {node} leads and writes nothing to ZooKeeper: {records} records are missing there for "
+    "{seconds} s, and ZooKeeper answers.",
+    means="Dual-write stands still, and so does every step that needs it. No data is affected: KRaft goes on. After a "
+    "connection to ZooKeeper that ended in the middle of a write, Kafka's migration driver tries the same write again "
+    "with a version of /migration that is too old, without end.",
+    remedy="Restart that controller; another one leads then and writes what is missing.",
+)
+
 NODE_LEFT_OUT = Finding(
     code="Z2K-4238",
     says="{node} is left out of the way back, by {owner} ({reason}).",

@@ -14,8 +14,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from migrator.findings.finding import Occurrence
+import msgspec
+
+from migrator.findings.finding import Occurrence, words_of
 from migrator.findings.fleet import IMPORT_CONTRADICTS, IMPORT_INCOMPLETE, IMPORT_PLACEHOLDER
+from migrator.fleet.inventory import Level
 from migrator.fleet.properties_file import Document, names_in
 from migrator.fleet.unfilled import is_unfilled
 from migrator.model.connect_string import chroot_of, servers_of
@@ -194,11 +197,22 @@ def _metadata_version(facts: ClusterFacts, brokers: Sequence[Document]) -> str:
     said = [each for document in brokers if (each := _said_level(facts, document, where)) is not None]
     said.sort(key=lambda each: each.value == NOT_SAID)
     if said and said[0].value != NOT_SAID:
-        return _agreed(facts, where, said) or ""
+        return _accepted_level(facts, where, _agreed(facts, where, said) or "")
     if where not in facts.named:
         reason = f"no broker's file has {IBP}, so each broker has the level of its software; fill in that level"
         facts.findings.append(IMPORT_INCOMPLETE.found(where=where, reason=reason))
     return ""
+
+
+def _accepted_level(facts: ClusterFacts, where: str, level: str) -> str:
+    """What `inventory check` would refuse is left out and named, as of nodes."""
+    try:
+        return msgspec.convert(level, Level) if level else ""
+    except msgspec.ValidationError as error:
+        facts.named.add(where)
+        reason = f"{level!r} is not accepted there ({words_of(error)}); brokers are migrated from level 3.4 on"
+        facts.findings.append(IMPORT_INCOMPLETE.found(where=where, reason=reason))
+        return ""
 
 
 def _said_level(facts: ClusterFacts, document: Document, where: str) -> Said | None:

@@ -73,7 +73,7 @@ def import_nodes(
         documents[role].append(document)
         _merge(nodes[role], _of_file(document, findings), findings)
         findings += forbidding_findings(document) if role == "brokers" else ()
-    _one_id_once([*nodes["brokers"], *nodes["controllers"]], findings)
+    findings += _one_id_once([*nodes["brokers"], *nodes["controllers"]])
     for role, file in (("brokers", assumed.broker_file), ("controllers", assumed.controller_file)):
         for node in nodes[role]:
             node.setdefault("properties", file)
@@ -181,17 +181,19 @@ def _is_same(present: Node, node: Node) -> bool:
     return present.get("host") is not None and present.get("host") == node.get("host")
 
 
-def _one_id_once(nodes: Iterable[Node], findings: list[Occurrence]) -> None:
+def _one_id_once(nodes: Iterable[Node]) -> Iterator[Occurrence]:
     """Brokers and controllers share one namespace of ids."""
-    first: dict[int, str] = {}
+    first: dict[int, Node] = {}
     for node in nodes:
-        name = node.get(FILE) or f"the inventory of Ansible ({node.get('host')})"
-        if "id" in node and first.setdefault(node["id"], name) != name:
-            findings.append(
-                IMPORT_CONTRADICTS.found(
-                    file=name, key="id", value=node["id"], other=first[node["id"]], present="the same of another node"
-                )
+        if "id" in node and (other := first.setdefault(node["id"], node)) is not node:
+            said = "the same of another node"
+            yield IMPORT_CONTRADICTS.found(
+                file=_name_of(node), key="id", value=node["id"], other=_name_of(other), present=said
             )
+
+
+def _name_of(node: Node) -> str:
+    return node.get(FILE) or f"the inventory of Ansible ({node.get('host')})"
 
 
 def _in_order(node: Node) -> dict[str, Any]:
@@ -231,11 +233,39 @@ def _lacking(document: dict[str, Any], nodes: Mapping[str, list[Node]], named: s
     if not cluster["quorum"]["voters"] and "cluster.quorum.voters" not in named:
         reason = "no file has controller.quorum.voters; name the controllers that are to be"
         yield IMPORT_INCOMPLETE.found(where="cluster.quorum.voters", reason=reason)
+    yield from _lacking_controllers(cluster["quorum"]["voters"], nodes["controllers"])
+    yield from _lacking_paths(document)
     for role, found in nodes.items():
         if not found:
             yield IMPORT_INCOMPLETE.found(where=role, reason="no group and no file has one")
         for number, node in enumerate(found):
             yield from _lacking_of(node, f"{role}[{number}]")
+
+
+def _lacking_controllers(voters: str, controllers: Iterable[Node]) -> Iterator[Occurrence]:
+    """Every voter is a controller of the inventory, and the other way round; without any, that is said already."""
+    named = {voter.partition("@")[0] for voter in voters.split(",") if voter}
+    known = {str(node["id"]) for node in controllers if "id" in node}
+    if not named or not known:
+        return
+    for voter in sorted(named - known):
+        reason = f"controller.quorum.voters names {voter}, of which no file was given"
+        yield IMPORT_INCOMPLETE.found(where="controllers", reason=reason)
+    for other in sorted(known - named):
+        reason = f"controller.quorum.voters does not name {other}, of which a file was given"
+        yield IMPORT_INCOMPLETE.found(where="cluster.quorum.voters", reason=reason)
+
+
+def _lacking_paths(document: dict[str, Any]) -> Iterator[Occurrence]:
+    """Nodes of one host cannot all have the file that is assumed."""
+    first: dict[tuple[str, str], str] = {}
+    for role in ("brokers", "controllers"):
+        for number, node in enumerate(document[role]):
+            place, where = (node.get("host"), node["properties"]), f"{role}[{number}].properties"
+            other = first.setdefault(place, where)
+            if place[0] is not None and other != where:
+                reason = f"{place[1]} on {place[0]} is assumed for {other}, too; each node has a file of its own"
+                yield IMPORT_INCOMPLETE.found(where=where, reason=reason)
 
 
 def _lacking_of(node: Node, place: str) -> Iterator[Occurrence]:

@@ -36,6 +36,7 @@ from migrator.fleet.render import Wanted
 from migrator.fleet.secrets import is_reference
 from migrator.fleet.strict_yaml import YamlRefused, load_yaml
 from migrator.fleet.unfilled import is_unfilled
+from migrator.model.connect_string import BROKER_ADDRESSES_MAX
 from migrator.model.hidden_keys import SECRET_WORDS
 
 VERSION: Final = 1
@@ -61,6 +62,9 @@ Reference = Annotated[
 Clock = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", description="HH:MM in UTC")]
 Moment = Annotated[datetime, Meta(tz=True, description="RFC 3339 with a time zone, such as 2026-11-24T10:00:00Z")]
 ConnectString = Annotated[str, Meta(pattern=r"^[!-~]+$", max_length=2_000)]
+BrokerAddresses = Annotated[str, Meta(pattern=r"^[!-~]+$", max_length=BROKER_ADDRESSES_MAX)]
+Level = Annotated[str, Meta(pattern=r"^[0-9]\.[0-9]+(-IV[0-9]+)?$")]
+"""Of metadata.version, and of inter.broker.protocol.version from 1.0 on."""
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -179,7 +183,7 @@ class Quorum(_Strict, frozen=True, kw_only=True):
     listener: Name = "CONTROLLER"
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Text = ""
-    metadata_version: Annotated[str, Meta(pattern=r"^[0-9]\.[0-9]+(-IV[0-9]+)?$")] = ""
+    metadata_version: Level = ""
     super_users: tuple[Annotated[str, Meta(pattern=r"^[^:;]+:[^;]+$")], ...] = ()
     passwords_encoded: bool = False
 
@@ -189,7 +193,7 @@ class Cluster(_Strict, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,63}$")]
     zookeeper: ConnectString
-    bootstrap_servers: ConnectString
+    bootstrap_servers: BrokerAddresses
     quorum: Quorum
     security: Security = Security()
 

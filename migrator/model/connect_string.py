@@ -15,6 +15,9 @@ from typing import Final
 
 from migrator.model.listeners import JAVA_BLANKS
 
+BROKER_ADDRESSES_MAX: Final = 260_000
+"""Characters of the addresses of a thousand brokers, each with a host name of 253 and a port."""
+
 DEFAULT_PORT: Final = 2181
 _IN_BRACKETS: Final = re.compile(r"\[(.*)\](?::([0-9]*))?")
 

@@ -161,6 +161,8 @@ class Observation(msgspec.Struct, frozen=True):
     lacking: for how long looks have found under-replicated partitions while no broker was missing.
     brokers_gone: for how long looks have found `/brokers/ids` empty.
     unled: for how long looks at the log have found nobody who leads it, or could not read it.
+    stuck: for how long looks have found a stock controller that leads, and a ZooKeeper that answers and lacks the same
+             records of its log.
     settled_since, lacking_since, brokers_gone_since, unled_since: the same as times, for readers of earlier releases.
     moment: of this look, by clocks that a step of the wall clock does not confuse.
     zookeeper_at: when `zookeeper` was read; before `at` where it is read less often.
@@ -186,6 +188,7 @@ class Observation(msgspec.Struct, frozen=True):
     lacking: ObservedTime | None = None
     brokers_gone: ObservedTime | None = None
     unled: ObservedTime | None = None
+    stuck: ObservedTime | None = None
     later_led: LaterLed | None = None
 
     @property
@@ -210,6 +213,24 @@ class Observation(msgspec.Struct, frozen=True):
         if self.log.known and self.log.leader is not None:
             return self.log.leader
         return None if self.answering is None else self.answering.node_id
+
+    @property
+    def stock_lags(self) -> tuple[int, int] | None:
+        """While a stock controller leads: how many records ZooKeeper lacks, and the offset up to which it has the log.
+
+        None: it lacks nothing, or nobody knows.
+        """
+        offset = self.zookeeper.migration_offset
+        leads = self.log.known and self.log.leader is not None and self.active is None
+        if (
+            not leads
+            or self.log.migration != MigrationState.MIGRATION.name
+            or offset is None
+            or self.zookeeper.holder is Holder.UNKNOWN
+        ):
+            return None
+        lag = self.log.data_end - 1 - offset
+        return (lag, offset) if lag > 0 else None
 
     @property
     def epoch_gap(self) -> int | None:
@@ -426,6 +447,9 @@ def summed_up(
     lacking_for = gone_on(earlier.lacking, passed_s, holds=lacking)
     unled_for = gone_on(earlier.unled, passed_s, holds=log is not None and not seen_log.known)
     gone_for = gone_on(earlier.brokers_gone, passed_s, holds=gone)
+    lags = observed.stock_lags
+    as_before = lags is not None and earlier.stock_lags is not None and earlier.stock_lags[1] == lags[1]
+    stuck_for = gone_on(earlier.stuck if as_before else None, passed_s, holds=lags is not None)
     return msgspec.structs.replace(
         observed,
         controlled_at=now if has_controller else earlier.controlled_at,
@@ -437,6 +461,7 @@ def summed_up(
         lacking=lacking_for,
         unled=unled_for,
         brokers_gone=gone_for,
+        stuck=stuck_for,
         settled_since=_since(settled_for, now),
         lacking_since=_since(lacking_for, now),
         unled_since=_since(unled_for, now),

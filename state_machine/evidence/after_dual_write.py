@@ -15,7 +15,7 @@ import msgspec
 
 from migrator.findings.finding import Occurrence
 from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
-from migrator.findings.road import NO_FLEET
+from migrator.findings.road import NO_FLEET, STOCK_WRITES_NOTHING
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
@@ -59,6 +59,7 @@ from state_machine.rows.documents import (
 from state_machine.rows.store import Snapshot, reached
 
 LOG_FRESH_S: Final = 10.0
+STUCK_S: Final = 60.0
 
 
 def fleet_evidence(snapshot: Snapshot, now: float) -> FleetEvidence | None:
@@ -165,6 +166,14 @@ def _lag(look: Observation) -> int | None:
     return max(look.log.data_end - 1 - offset, 0)
 
 
+def stuck_findings(look: Observation | None) -> tuple[Occurrence, ...]:
+    """Stock tries again every minute at most; a session that ended takes it some seconds."""
+    lags = None if look is None else look.stock_lags
+    if look is None or lags is None or look.stuck is None or look.stuck.seconds < STUCK_S:
+        return ()
+    return (STOCK_WRITES_NOTHING.found(node=look.log.leader, records=lags[0], seconds=round(look.stuck.seconds)),)
+
+
 def _replacing(look: Observation) -> tuple[tuple[str, str], ...] | None:
     driver = None if look.active is None else look.active.driver
     if driver is None or driver.replacing is None:
@@ -202,10 +211,15 @@ def _age(at: float, now: float) -> float:
 def _files(files: FilesDocument, now: float) -> FilesObserved:
     oldest = min(files.read_at, key=files.read_at.__getitem__, default="")
     age = _age(files.read_at.get(oldest, files.at), now)
-    seen = (files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper, files.forbidden)
     return FilesObserved(
         age,
-        *seen,
+        files.drifted,
+        files.not_read,
+        files.with_flag,
+        files.without_flag,
+        files.with_zookeeper,
+        files.forbidden,
+        files.forbidden_codes,
         oldest,
         files.limit_s,
         differing=tuple((each.node, CONTROLLER_FILES_DIFFER.found(**each.values).text) for each in files.differing),

@@ -22,7 +22,7 @@ import msgspec
 
 from migrator.driver.checks.restarts import Applied, file_changes
 from migrator.findings.catalogue import CATALOGUE
-from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence, Severity
 from migrator.findings.fleet import (
     CONTROLLER_FILES_DIFFER,
     GUARD_NOT_PROVEN,
@@ -32,7 +32,7 @@ from migrator.findings.fleet import (
     TRANSFER_NOT_PROVEN,
     WAIVER_ENDED,
 )
-from migrator.findings.preflight import APPLIED_UNKNOWN
+from migrator.findings.preflight import APPLIED_UNKNOWN, BROKER_SETTING_FORBIDS
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import checksum_of, predecessor_path
@@ -148,7 +148,7 @@ def _compared(
     checksums: dict[str, str] = {}
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper = list[AboutNode](), list[AboutNode](), list[AboutNode]()
-    forbidden = list[str]()
+    forbidden = list[Occurrence]()
     no_answer, contradicting = list[NoAnswer](), list[NotAsNoted]()
     differing = list[DifferingFiles]()
     min_isr = dict(before.min_isr)
@@ -182,8 +182,7 @@ def _compared(
         against_ours = differing_files(snapshot, node, written)
         differing += [DifferingFiles(node.id, each.as_json()["values"]) for each in against_ours]
         if node.role == BROKERS and snapshot.phase is Phase.BROKERS_JOINING:
-            found_in = forbidding_findings(written, node.id, _controllers_side(snapshot))
-            forbidden += [f"{each.code} {each.text}" for each in found_in]
+            forbidden += _refused(snapshot, fleet, node, written)
         if any(key.startswith(ZOOKEEPER_KEY) for key in keys):
             zookeeper.append(AboutNode(node.role, node.id, node.path))
         if node.role == CONTROLLERS:
@@ -205,7 +204,8 @@ def _compared(
         ),
         waivers=waivers_in(fleet.inventory),
         not_kept=tuple(_not_kept(snapshot, fleet, answers)),
-        forbidden=tuple(forbidden),
+        forbidden=tuple(f"{each.code} {each.text}" for each in forbidden),
+        forbidden_codes=tuple(sorted({each.code for each in forbidden})),
         unproven=tuple(each.as_json()["values"] for each in fleet.unproven),
         no_answer=tuple(no_answer),
         contradicting=tuple(contradicting),
@@ -246,6 +246,17 @@ def known_at(reading: NodeReading[NodeFiles]) -> float:
     """As of when it holds; that a file could not be read is known when the host did not give it."""
     answer = reading.answer
     return reading.at if answer is not None and answer.content is not None else reading.ended_at
+
+
+def _refused(snapshot: Snapshot, fleet: Fleet, node: FleetNode, written: Document) -> Iterator[Occurrence]:
+    """What the takeover gate would refuse, and what keeps a broker's migration file from being written: the brokers
+    before it in the order would be restarted, and its own restart would fail when its turn comes.
+    """
+    yield from forbidding_findings(written, node.id, _controllers_side(snapshot))
+    rendered = render(node.role, written, FileKind.MIGRATION, wanted_of(fleet.inventory, node.node))
+    for each in rendered.findings:
+        if each.finding.severity is Severity.BLOCKS and each.code != BROKER_SETTING_FORBIDS.code:
+            yield each
 
 
 def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:

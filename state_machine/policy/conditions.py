@@ -27,7 +27,8 @@ from migrator.findings.service import AUDIT_OVERDUE
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition
 from state_machine.facts.nodes import AboutNode
-from state_machine.policy.fleet_evidence import UNNAMED, FleetEvidence, Roll, VoterObserved
+from state_machine.facts.voters import has_what_is_committed
+from state_machine.policy.fleet_evidence import UNNAMED, FleetEvidence, Roll
 from state_machine.policy.gates import (
     Evidence,
     Holder,
@@ -38,8 +39,6 @@ AUDIT_FRESH_S: Final = 600.0
 CHANGES_SHOWN: Final = 5
 """In one line of a gate; the findings have them all."""
 LAG_MAX: Final = 0
-CAUGHT_UP_MS: Final = 2_000
-"""As long as a follower waits for its leader before it elects another one (controller.quorum.fetch.timeout.ms)."""
 CANARY_FRESH_S: Final = 30.0
 LACKING_WORTH_NAMING_S: Final = 60.0
 """A restarted broker is back in the ISRs of a small cluster in seconds; the flaw of docs/undo.md never passes."""
@@ -170,20 +169,16 @@ def _leads(road: FleetEvidence) -> str:
     return f"controller {road.leader} leads, and every voter has its log"
 
 
-def has_just_caught_up(voter: VoterObserved) -> bool:
-    return voter.caught_up_ms_ago is not None and voter.caught_up_ms_ago <= CAUGHT_UP_MS
-
-
 def voters_follow(road: FleetEvidence) -> Condition:
     """Before a controller is stopped, a majority must hold without it.
 
-    A voter whose fetch is under way lacks what was committed a moment ago. One that had all of the log within
-    CAUGHT_UP_MS follows; else the gate would close for a moment whenever something changes.
+    A voter whose fetch is under way lacks what was committed a moment ago, and follows all the same; else the gate
+    would close for a moment whenever something changes.
     """
     behind = [
         f"voter {each.id} {'has never fetched' if each.lag is None else f'is {each.lag} records behind'}"
         for each in road.voters
-        if each.lag != 0 and not has_just_caught_up(each)
+        if not has_what_is_committed(each)
     ]
     known = not road.log_problem and road.leader is not None and bool(road.voters)
     said = "; ".join(behind) if behind else _leads(road)
@@ -415,7 +410,9 @@ def a_broker_is_controller(evidence: Evidence) -> Condition:
 
 
 def no_file_forbids_the_takeover(road: FleetEvidence) -> Condition:
-    """What the takeover gate would refuse once every broker was restarted. A file that is not read is left to it."""
+    """What the takeover gate would refuse once every broker was restarted, and what a later broker's own restart would
+    fail by. A file that is not read is left to them.
+    """
     files = road.files
     found = () if files is None else files.forbidden
     unread = () if files is None else files.not_read
@@ -424,7 +421,7 @@ def no_file_forbids_the_takeover(road: FleetEvidence) -> Condition:
         "no broker's file has a setting that forbids the takeover",
         files is not None and not found,
         "the service has read no file yet" if files is None else "; ".join((said, *(each.words for each in unread))),
-        (BROKER_SETTING_FORBIDS.code,),
+        (BROKER_SETTING_FORBIDS.code,) if files is None or not found else files.forbidden_codes,
     )
 
 

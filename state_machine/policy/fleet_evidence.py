@@ -96,7 +96,8 @@ class FilesObserved:
     """The last look at the files of all nodes. with_flag: controllers whose file has the migration flag.
 
     with_zookeeper: nodes whose file has a ZooKeeper key. forbidden: while brokers join, what their files say
-    that the takeover gate would refuse, in words. age_s: of the oldest answer, which is that of `oldest`.
+    that the takeover gate would refuse or that keeps their migration file from being written, in words;
+    forbidden_codes: of these findings. age_s: of the oldest answer, which is that of `oldest`.
     limit_s: age from which an answer counts no more. differing: controllers whose two files differ, each in words.
     """
 
@@ -107,6 +108,7 @@ class FilesObserved:
     without_flag: tuple[int, ...] = ()
     with_zookeeper: tuple[AboutNode, ...] = ()
     forbidden: tuple[str, ...] = ()
+    forbidden_codes: tuple[str, ...] = ()
     oldest: str = ""
     limit_s: float = FLOOR_S
     differing: tuple[tuple[int, str], ...] = ()

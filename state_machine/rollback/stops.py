@@ -17,7 +17,8 @@ from typing import Final
 from migrator.findings.road import NODE_HOLDS_WAY_BACK
 from migrator.model.verdict import Condition
 from state_machine.clusters.log_observer import LogBroker, LogObservation
-from state_machine.policy.conditions import has_just_caught_up, or_waived, why_lacking
+from state_machine.facts.voters import has_what_is_committed
+from state_machine.policy.conditions import or_waived, why_lacking
 from state_machine.policy.fleet_evidence import FleetEvidence
 from state_machine.times.stretches import UNOBSERVED_S
 
@@ -121,7 +122,7 @@ def broker_is_in_sync(road: FleetEvidence, broker: int, observed: LogBroker, qui
 
 def controller_may_stop(road: FleetEvidence, node: int) -> tuple[Condition, ...]:
     """Where every voter follows, as on the way there. One that does not follow itself is missed by nobody."""
-    following = {each.id for each in road.voters if each.lag == 0 or has_just_caught_up(each)}
+    following = {each.id for each in road.voters if has_what_is_committed(each)}
     left, needed = len(following - {node}), len(road.voters) // 2 + 1
     known = not road.log_problem and road.leader is not None and bool(road.voters)
     every = len(following) == len(road.voters)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from migrator.fleet.actuator import ProcessState
 from migrator.model.verdict import Condition
+from state_machine.facts.voters import has_what_is_committed
 from state_machine.policy.conditions import replicas_are_settled, replicas_are_whole
 from state_machine.rollback.stops import broker_is_in_sync
 from state_machine.rolling.round import Round
@@ -65,7 +66,7 @@ def controller_whole(round: Round, row: JournalRow, *, flag: bool) -> tuple[Cond
         ),
         Condition(
             "it has what is committed",
-            lag == 0,
+            voter is not None and has_what_is_committed(voter),
             "its lag is not known" if lag is None else f"it is {lag} records behind",
         ),
         Condition(

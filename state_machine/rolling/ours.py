@@ -20,6 +20,7 @@ from migrator.fleet.roll import RollStep
 from migrator.fleet.ruins import is_ruin
 from migrator.model.verdict import Condition, Verdict
 from state_machine.children.supervisor import QUICK_ENDS_MAX
+from state_machine.facts.voters import has_what_is_committed
 from state_machine.nodes.fleet import Fleet, FleetNode
 from state_machine.nodes.restart_evidence import file_change
 from state_machine.policy.conditions import claim_is_ours, fleet_evidence_of, guards_are_proven, zookeeper_follows
@@ -98,9 +99,10 @@ def _ours_will_follow(road: FleetEvidence) -> bool:
 def others_away(evidence: Evidence, half_way: tuple[int, ...]) -> str | None:
     """A controller that was left half-way is stopped first; not while it follows and another one does not."""
     out = fleet_evidence_of(evidence).left_out
-    lag = {each.id: each.lag for each in fleet_evidence_of(evidence).voters if each.id not in out}
-    following = [each for each in half_way if lag.get(each) == 0]
-    behind = sorted(each for each, records in lag.items() if records != 0 and each not in half_way)
+    voters = [each for each in fleet_evidence_of(evidence).voters if each.id not in out]
+    has_all = {each.id for each in voters if has_what_is_committed(each)}
+    following = [each for each in half_way if each in has_all]
+    behind = sorted(each.id for each in voters if each.id not in has_all and each.id not in half_way)
     if not following or not behind:
         return None
     return f"controllers {following} are not stopped while controllers {behind} do not have what is committed"

@@ -83,7 +83,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
 
     problem: why nodes cannot be operated, in words. code: of the finding that says so. checksums: as read. baseline: as
     read first, for nodes whose file was not rendered yet. forbidden: what brokers' files say that the takeover gate
-    would refuse, in words, while brokers join. guards, waivers: as the hosts and the inventory said at that time.
+    would refuse or that keeps their migration file from being written, in words, while brokers join; forbidden_codes:
+    of these findings. guards, waivers: as the hosts and the inventory said at that time.
     not_kept: nodes whose previous file is not beside their file. unproven: values of each Z2K-7043. no_answer: nodes of
     which nothing is known, since their host gave no answer. contradicting: nodes that are not as the journal says.
     read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
@@ -107,6 +108,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     waivers: tuple[WaiverFact, ...] = ()
     not_kept: tuple[AboutNode, ...] = ()
     forbidden: tuple[str, ...] = ()
+    forbidden_codes: tuple[str, ...] = ()
     unproven: tuple[dict[str, Any], ...] = ()
     no_answer: tuple[NoAnswer, ...] = ()
     contradicting: tuple[NotAsNoted, ...] = ()

@@ -29,7 +29,7 @@ from migrator.fleet.roll import RollStep
 from migrator.model.connect_string import chroot_of
 from migrator.model.verdict import Verdict
 from migrator.zk import paths
-from state_machine.evidence.after_dual_write import fleet_evidence, next_phase
+from state_machine.evidence.after_dual_write import fleet_evidence, next_phase, stuck_findings
 from state_machine.evidence.file_watch import (
     NodeFiles,
     file_findings,
@@ -150,7 +150,7 @@ class ActsAfterDualWrite:
             await self._keep_backup(snapshot, work)
         files = document(snapshot, FILES, FilesDocument)
         self._say_canary(snapshot, work)
-        return (*file_findings(snapshot, files), *waits, *work.troubles.values())
+        return (*file_findings(snapshot, files), *stuck_findings(snapshot.observation), *waits, *work.troubles.values())
 
     def may_join(self, snapshot: Snapshot) -> bool:
         """Whether brokers may be restarted before the takeover: there are inventory files at all."""

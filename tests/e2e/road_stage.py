@@ -17,7 +17,7 @@ from typing import Any, Final
 import httpx
 
 from migrator.findings.finding import FindingError
-from migrator.findings.road import FINALIZE_WAITS
+from migrator.findings.road import FINALIZE_WAITS, STOCK_WRITES_NOTHING
 from migrator.findings.service import GATE_CLOSED
 from migrator.lab.cluster import LOOKS_FOR_FLAWS_S, LabCluster
 from migrator.lab.fleet import LabFleet
@@ -145,7 +145,14 @@ class RoadStage:
         return found
 
     def _follow_runbook(self, view: Mapping[str, Any]) -> None:
-        """Of Z2K-2043, where a node failed: the broker that met the flaw is restarted, and the service goes on."""
+        """Of Z2K-4244: the leading stock controller is restarted. Of Z2K-2043, where a node failed: the broker that met
+        the flaw is. Then the service goes on.
+        """
+        if any(each["code"] == STOCK_WRITES_NOTHING.code for each in view["findings"]):
+            print(
+                f"{self.kills.kill_leader()} wrote nothing to ZooKeeper (Z2K-4244): killed, its host starts it",
+                flush=True,
+            )
         rows = (view.get("road") or {}).get("nodes", ())  # an earlier release has none
         failed = [row["node_id"] for row in rows if row["step"] == "FAILED"]
         if failed and self._restart_flawed():

@@ -62,6 +62,20 @@ def test_one_dead_host_closes_no_way_back(name: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
+@hosts
+@pytest.mark.long
+def test_real_brokers_go_back_while_links_fail() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.estate.real", "--first", "1", "--seeds", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
 def test_the_same_seed_is_the_same_plan() -> None:
     for seed in range(50):
         assert plan_of(seed, BROKERS, CONTROLLERS) == plan_of(seed, BROKERS, CONTROLLERS)

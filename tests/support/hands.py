@@ -33,6 +33,8 @@ class Hands:
         self.start = start
         self.cluster_id = cluster_id
         self.did: list[str] = []
+        self.dead: set[int] = set()
+        """Nodes whose host nobody can do anything on."""
 
     def open_bundles(self) -> list[Path]:
         return sorted(
@@ -43,6 +45,8 @@ class Hands:
 
     def obey(self) -> None:
         for bundle in self.open_bundles():
+            if int(bundle.parents[1].name) in self.dead:
+                continue
             self.do(bundle)
             leave(bundle, self.seen(bundle))
 

@@ -2,7 +2,7 @@
 
 In:   `schema`.
 Out:  DescribeConfigs (32), AlterConfigs (33), DescribeLogDirs (35), IncrementalAlterConfigs (44),
-      AlterClientQuotas (49), UpdateFeatures (57).
+      DescribeClientQuotas (48), AlterClientQuotas (49), UpdateFeatures (57).
 Elsewhere: which keys and values are legal (controller), which of them matter to a migration (audit).
 Source: Kafka 3.9 message schemas, KIP-339, KIP-546, KIP-584; checked by tests/contract/test_wire_kio.py.
 """
@@ -184,6 +184,49 @@ class IncrementalAlterConfigsResponse(Message, api_key=44, versions=(0, 1), flex
     responses: Annotated[
         Sequence[IncrementalAlterConfigsResourceResponse],
         Field(ARRAY(IncrementalAlterConfigsResourceResponse), "by resource"),
+    ] = ()
+
+
+# --- DescribeClientQuotas -----------------------------------------------------------------------------------
+
+
+class QuotaFilter(Part):
+    """Entities that have a part of this type."""
+
+    entity_type: Annotated[str, Field(STRING, "user, client-id or ip")] = ""
+    match_type: Annotated[int, Field(INT8, "0: this name, 1: the default, 2: any name")] = 0
+    match: Annotated[str | None, Field(STRING, "the name; None where none is meant", nullable=True)] = ""
+
+
+class DescribeClientQuotasRequest(Message, api_key=48, versions=(0, 1), flexible_since=1):
+    """Ask for client quotas. Without a filter, for all."""
+
+    components: Annotated[Sequence[QuotaFilter], Field(ARRAY(QuotaFilter), "all have to match")] = ()
+    strict: Annotated[bool, Field(BOOL, "true: no entity that has a part of another type")] = False
+
+
+class QuotaValue(Part):
+    """One quota."""
+
+    key: Annotated[str, Field(STRING, "such as producer_byte_rate")] = ""
+    value: Annotated[float, Field(FLOAT64, "the limit")] = 0.0
+
+
+class DescribedQuotas(Part):
+    """The quotas of one entity."""
+
+    entity: Annotated[Sequence[ClientQuotaEntity], Field(ARRAY(ClientQuotaEntity), "whom the quotas are for")] = ()
+    values: Annotated[Sequence[QuotaValue], Field(ARRAY(QuotaValue), "by key")] = ()
+
+
+class DescribeClientQuotasResponse(Message, api_key=48, versions=(0, 1), flexible_since=1):
+    """Quotas by entity, or why there is no answer."""
+
+    throttle_time_ms: ThrottleTimeMs = 0
+    error_code: ErrorCode = 0
+    error_message: ErrorMessage = ""
+    entries: Annotated[
+        Sequence[DescribedQuotas] | None, Field(ARRAY(DescribedQuotas), "by entity; None: an error", nullable=True)
     ] = ()
 
 

@@ -1,9 +1,9 @@
-"""Offsets of partitions: where a log begins and ends, on the broker's disks and in remote storage.
+"""Offsets of partitions: where a log begins and ends, on the broker's disks and in remote storage; where an epoch ends.
 
 In:   `schema`.
-Out:  ListOffsets (2).
-Elsewhere: who asks, and what is made of the answers (node.brokers.applied, driver.checks.restarts).
-Source: Kafka 3.9 message schemas, KIP-405, KIP-1005; checked by tests/contract/test_wire_kio.py.
+Out:  ListOffsets (2), OffsetForLeaderEpoch (23).
+Elsewhere: who asks, and what is made of the answers (node.brokers, driver.checks.restarts, audit.brokers).
+Source: Kafka 3.9 message schemas, KIP-101, KIP-320, KIP-405, KIP-1005; checked by tests/contract/test_wire_kio.py.
 """
 
 from collections.abc import Sequence
@@ -68,3 +68,57 @@ class ListOffsetsResponse(Message, api_key=2, versions=(0, 9), flexible_since=6)
         int, Field(INT32, "how long a quota held this request back; 0: not at all", since=2, droppable=True)
     ] = 0
     topics: Annotated[Sequence[ListOffsetsTopicResult], Field(ARRAY(ListOffsetsTopicResult), "by topic")] = ()
+
+
+# --- OffsetForLeaderEpoch -----------------------------------------------------------------------------------
+
+
+class EpochPartition(Part):
+    """One partition, and of which leader epoch the end is asked for."""
+
+    partition: PartitionIndex = 0
+    current_leader_epoch: Annotated[
+        int, Field(INT32, "refused if the broker knows another one; -1: not compared", since=2, droppable=True)
+    ] = -1
+    leader_epoch: Annotated[int, Field(INT32, "the epoch whose end is asked for")] = 0
+
+
+class EpochTopic(Part):
+    """Partitions of one topic."""
+
+    topic: TopicName = ""
+    partitions: Annotated[Sequence[EpochPartition], Field(ARRAY(EpochPartition), "each at most once")] = ()
+
+
+class OffsetForLeaderEpochRequest(Message, api_key=23, versions=(0, 4), flexible_since=4):
+    """Ask a leader where a leader epoch ends. With a current epoch it is also asked whether it leads at that one."""
+
+    replica_id: Annotated[int, Field(INT32, "the follower; -1: a client; -2: a debugger", since=3, droppable=True)] = -2
+    topics: Annotated[Sequence[EpochTopic], Field(ARRAY(EpochTopic), "by topic")] = ()
+
+
+class LeaderEpochEnd(Part):
+    """Where the epoch ends, or why that is not said."""
+
+    error_code: ErrorCode = 0
+    partition: PartitionIndex = 0
+    leader_epoch: Annotated[
+        int, Field(INT32, "the highest epoch that is not above the one asked for", since=1, droppable=True)
+    ] = -1
+    end_offset: Annotated[int, Field(INT64, "behind the last record of that epoch; -1: not known")] = -1
+
+
+class EpochTopicResult(Part):
+    """Answers of one topic."""
+
+    topic: TopicName = ""
+    partitions: Annotated[Sequence[LeaderEpochEnd], Field(ARRAY(LeaderEpochEnd), "by partition")] = ()
+
+
+class OffsetForLeaderEpochResponse(Message, api_key=23, versions=(0, 4), flexible_since=4):
+    """An answer for each partition."""
+
+    throttle_time_ms: Annotated[
+        int, Field(INT32, "how long a quota held this request back; 0: not at all", since=2, droppable=True)
+    ] = 0
+    topics: Annotated[Sequence[EpochTopicResult], Field(ARRAY(EpochTopicResult), "by topic")] = ()

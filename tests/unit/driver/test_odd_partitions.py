@@ -60,6 +60,15 @@ def test_a_broker_in_sync_that_is_no_replica_is_named_and_no_waiver_lifts_it(
             {"message.format.version": "3.0-IV1", "message.downconversion.enable": "true", "retention.ms": "1"},
             "message.downconversion.enable, message.format.version",
         ),
+        ({"message.downconversion.enable": "true"}, "message.downconversion.enable"),  # as it would be without the key
+        (
+            {
+                "message.downconversion.enable": "false",
+                "message.format.version": "0.10.2",
+                "message.timestamp.difference.max.ms": "9223372036854775807",
+            },
+            "message.downconversion.enable, message.format.version, message.timestamp.difference.max.ms",
+        ),
         ({"message.timestamp.after.max.ms": "1", "message.timestamp.type": "CreateTime"}, None),
     ],
 )
@@ -74,3 +83,24 @@ def test_keys_that_kafka_4_has_dropped_are_named_while_they_can_still_be_deleted
     found = content_findings(read_tree(ensemble.session()))
     assert [(each.code, each.values["keys"]) for each in found] == ([] if keys is None else [("Z2K-1049", keys)])
     assert all(each.finding.severity is Severity.WARNS for each in found)
+
+
+def test_every_topic_with_a_dropped_key_is_named_whatever_else_is_said_of_it() -> None:
+    """A topic of Kafka's own, and one with a key that nobody knows."""
+    ensemble = a_zookeeper()
+    configs = {
+        "__consumer_offsets": {"message.format.version": "3.0-IV1", "cleanup.policy": "compact"},
+        "orders.eu-west_1": {"message.timestamp.difference.max.ms": "1000", "confluent.placement": "{}"},
+        "orders": {"retention.ms": "1000"},
+    }
+    for name, values in configs.items():
+        ensemble.create(paths.topic(name), topic_json(name, range(1)))
+        ensemble.create(paths.state(name, 0), state_json())
+        ensemble.create(paths.topic_config(name), config_json(values))
+    found = content_findings(read_tree(ensemble.session()))
+    dropped = {each.values["path"]: each.values["keys"] for each in found if each.code == "Z2K-1049"}
+    assert dropped == {
+        "/config/topics/__consumer_offsets": "message.format.version",
+        "/config/topics/orders.eu-west_1": "message.timestamp.difference.max.ms",
+    }
+    assert [each.values["keys"] for each in found if each.code == "Z2K-1031"] == ["confluent.placement"]

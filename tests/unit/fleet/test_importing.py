@@ -143,7 +143,16 @@ def test_the_command_line_refuses_with_exit_code_2(tmp_path: Path) -> None:
     assert cli("render", "broker", tmp_path / "none", "--for", "kraft")[0] == 2
 
 
-@pytest.mark.parametrize("key", ["authorizer.class.name", "create.topic.policy.class.name", "principal.builder.class"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "authorizer.class.name",
+        "create.topic.policy.class.name",
+        "alter.config.policy.class.name",
+        "principal.builder.class",
+        "listener.name.internal.principal.builder.class",
+    ],
+)
 def test_an_import_names_what_the_takeover_gate_would_refuse_in_a_brokers_file(key: str) -> None:
     file = a_broker(1, "b1") + f"{key}=com.example.Own\n".encode()
     found = import_nodes(None, [parse_properties(file, "broker-1.properties")], Assumed()).findings

@@ -213,6 +213,7 @@ def test_where_no_login_is_in_the_file_the_java_process_has_to_have_one_and_it_i
     [
         (CONTROL_PLANE, "CONTROLLER"),
         (CONTROL_PLANE.replace("CONTROLLER://", "controller://"), "CONTROLLER"),
+        (CONTROL_PLANE.replace("CONTROLLER:PLAINTEXT", "CONTROLLER:SSL"), "CONTROLLER"),
         (CONTROL_PLANE.replace("CONTROLLER", "PLANE"), "Plane"),
         (CONTROL_PLANE.replace("control.plane.listener.name=CONTROLLER\n", ""), "CONTROLLER"),
         (PLAIN, "PLAINTEXT"),

@@ -43,8 +43,13 @@ def refusal(connect: str, within_s: float = PATIENT_S) -> str:
     return str(raised.value)
 
 
-def test_one_server_that_accepts_is_enough(listening: int, refusing: int) -> None:
-    reach(f"127.0.0.1:{refusing},127.0.0.1:{listening}/kafka", PATIENT_S)
+@pytest.mark.parametrize(
+    "form", ["{0},{1}/kafka", "{0}, {1}/kafka", " {1} ,/kafka", "{0},,\t{1},"], ids=["plain", "space", "comma", "both"]
+)
+def test_one_server_that_accepts_is_enough_however_the_servers_are_written(
+    form: str, listening: int, refusing: int
+) -> None:
+    reach(form.format(f"127.0.0.1:{refusing}", f"127.0.0.1:{listening}"), PATIENT_S)
 
 
 def test_each_server_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch, refusing: int) -> None:

@@ -19,6 +19,7 @@ from migrator.control_api.control_file import CONTROL_FILE
 from migrator.control_api.operations import DriverOperation
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
+from migrator.findings.road import STOCK_WRITES_NOTHING
 from migrator.node.config.properties import VoterAddress
 from migrator.node.observer.log_reader import refuses
 from migrator.node.process.control import ControlServer
@@ -45,6 +46,7 @@ from state_machine.clusters.observe import (
     read_intent,
     summed_up,
 )
+from state_machine.evidence.after_dual_write import stuck_findings
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
 from state_machine.times.stretches import Moment
@@ -303,6 +305,33 @@ def test_replicas_lack_since_no_broker_was_missing_and_all_of_it_was_read() -> N
         look = summed_up(now, (), BROKER_RULES, look, log, Moment(now, now, "one life"))
         lacking.append(None if look.lacking is None else look.lacking.seconds)
     assert lacking == [None, 0.0, 29.0, 58.0, None, 0.0, None, 0.0, None, None, 0.0, 0.0, 0.0]
+
+
+def test_a_stock_leader_that_writes_nothing_to_zookeeper_is_named_after_a_minute() -> None:
+    """Kafka's driver lost the version of /migration: seen for 13 minutes, until the test was ended (kill matrix)."""
+    stock = LogObservation(1.0, "", leader=3000, migration="MIGRATION", data_end=803)
+    kraft = ZooKeeperObservation(Holder.OURS, holder_id=3000, migration_offset=633)
+    moved, whole = (msgspec.structs.replace(kraft, migration_offset=each) for each in (700, 802))
+    silent = ZooKeeperObservation(problem="no answer")
+    final = msgspec.structs.replace(stock, migration="POST_MIGRATION")
+    look, told = None, []
+    for now, zookeeper, log in (
+        (0.0, whole, stock),
+        (20.0, kraft, stock),
+        (45.0, kraft, stock),
+        (70.0, moved, stock),
+        (95.0, moved, stock),
+        (120.0, moved, stock),
+        (140.0, moved, msgspec.structs.replace(stock, data_end=820)),  # the log goes on
+        (150.0, silent, stock),
+        (160.0, moved, final),
+        (170.0, moved, stock),
+    ):
+        look = summed_up(now, (), zookeeper, look, log, Moment(now, now, "one life"))
+        told += [(now, each.code, each.text) for each in stuck_findings(look)]
+    assert [(at, code) for at, code, _ in told] == [(140.0, STOCK_WRITES_NOTHING.code)]
+    assert "Stock controller 3000 leads" in told[0][2]
+    assert "119 records are missing there for 70 s" in told[0][2]
 
 
 def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:

@@ -1,0 +1,202 @@
+"""The third side of an audit: what brokers say beside what ZooKeeper and the log say, and which side stands alone.
+
+In:   addresses of brokers, how to speak to them, a reading of the log, what the two other sides said of each other.
+Out:  a `BrokersSide` of the report: counts by family, each difference with its broker and the side that is alone.
+Elsewhere: asking (node/brokers/what_they_say.py), comparing one broker (audit/brokers/compare.py), the report as a
+whole (audit/compare.py).
+Rules: a broker that lags is no broker that differs. What differs is looked at again, log and brokers, until it agrees;
+it counts when the broker said the same in every look. A broker that gets nothing new while the log goes on counts, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from migrator.audit.brokers.answers import LOGS, BrokerReading
+from migrator.audit.brokers.compare import (
+    BROKER_FAMILIES,
+    NOT_READ,
+    BrokerComparison,
+)
+from migrator.audit.compare import (
+    DIFFERENCES_SHOWN,
+    MOVED_ON,
+    AskedBroker,
+    BrokerDifference,
+    BrokersSide,
+    Difference,
+    FamilyCount,
+    KeyOutcome,
+)
+from migrator.audit.fingerprints import SecretFingerprints
+from migrator.audit.normalise import LogFacts
+from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.node.brokers.what_they_say import read_brokers
+from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
+
+LOOKS_AFTER_S: Final = (0.5, 1.0, 2.0)
+"""Waited for before each further look. A healthy broker has what is committed within half a second."""
+
+BROKER, LOG, EACH = "broker", "log", "each"
+MOVED: Final = MOVED_ON
+"""Of a rehearsal: ZooKeeper went on since it was copied, and the broker with it."""
+
+
+ReadFacts = Callable[[], LogFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersAsked:
+    """bootstrap: `HOST:PORT[,...]` of brokers. security: how the audit speaks to all of them."""
+
+    bootstrap: str
+    security: ClientSecurity = PLAINTEXT
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Raises Z2K-5001."""
+        found = []
+        for each in self.bootstrap.split(","):
+            host, _, port = each.strip().rpartition(":")
+            if not host or not port.isdecimal() or int(port) > 65535:
+                raise AUDIT_CANNOT_READ.error(what="the brokers", reason=f"{each.strip()!r} is no HOST:PORT")
+            found.append((host.strip("[]"), int(port)))
+        return found
+
+
+def third_side(
+    asked: BrokersAsked,
+    read_log: ReadFacts,
+    two_sides: Iterable[Difference] = (),
+    *,
+    looks_after_s: Sequence[float] = LOOKS_AFTER_S,
+) -> BrokersSide:
+    """Ask every broker that is alive. two_sides: differences of ZooKeeper and the log, expected ones too.
+
+    Raises Z2K-5001 when none answers.
+    """
+    began = time.monotonic()
+    bootstrap, security = asked.addresses, asked.security
+    fingerprints = SecretFingerprints()
+    facts = read_log()
+    try:
+        readings, silent = asyncio.run(read_brokers(bootstrap, facts, security))
+    except OSError as error:
+        raise AUDIT_CANNOT_READ.error(what="the brokers", reason=str(error)) from error
+    found = {each: BrokerComparison(reading, facts, fingerprints).run() for each, reading in readings.items()}
+    for seconds in looks_after_s:
+        again = [broker for broker, each in found.items() if _may_settle(each)]
+        if not again:
+            break
+        time.sleep(seconds)
+        facts = read_log()
+        newer, gone = asyncio.run(read_brokers(bootstrap, facts, security, again))
+        silent |= gone
+        for broker in again:
+            if broker in newer:
+                found[broker] = _settled(found[broker], BrokerComparison(newer[broker], facts, fingerprints).run())
+    return _report(found, readings, silent, list(two_sides), time.monotonic() - began)
+
+
+def _stays(each: BrokerDifference) -> tuple[object, ...]:
+    """What is the same in two looks where the broker got nothing new meanwhile."""
+    said = msgspec.json.encode(each.on_broker)
+    return each.broker, each.family, each.key, each.field_, each.kind, said
+
+
+def _place(each: BrokerDifference) -> tuple[int, str, str, int]:
+    """Reports are sorted by this."""
+    return BROKER_FAMILIES.index(each.family), each.key, each.field_, each.broker
+
+
+def _may_settle(comparison: BrokerComparison) -> bool:
+    return any(each.kind != NOT_READ for each in comparison.differences)
+
+
+def _settled(before: BrokerComparison, now: BrokerComparison) -> BrokerComparison:
+    """What differs in both looks, and in both by the same word of the broker; all else is on its way and is equal."""
+    stayed = {_stays(each) for each in before.differences}
+    moving = [each for each in now.differences if each.kind != NOT_READ and _stays(each) not in stayed]
+    now.differences = [each for each in now.differences if each not in moving]
+    left = {(each.family, each.key) for each in now.differences}
+    settled = {(each.family, each.key) for each in moving} - left
+    for family, count in Counter(family for family, _ in settled).items():
+        now.counts[family].different -= count
+        now.counts[family].equal += count
+    return now
+
+
+def _report(
+    found: dict[int, BrokerComparison],
+    readings: dict[int, BrokerReading],
+    silent: dict[int, str],
+    two_sides: list[Difference],
+    seconds: float,
+) -> BrokersSide:
+    families = {name: FamilyCount(name) for name in BROKER_FAMILIES}
+    differences: list[BrokerDifference] = []
+    for comparison in found.values():
+        for name, counts in comparison.counts.items():
+            for outcome in KeyOutcome:
+                families[name].count(outcome, counts.of(outcome))
+        differences += comparison.differences
+    said = {(each.family, each.key, each.field_): each for each in two_sides}
+    named = sorted((_alone(each, said) for each in differences), key=_place)
+    moved = [each for each in named if each.alone == MOVED]
+    named = [each for each in named if each.alone != MOVED]
+    left = {(each.family, each.key, each.broker) for each in named}
+    for family, count in Counter(
+        each[0] for each in {(each.family, each.key, each.broker) for each in moved} - left
+    ).items():
+        families[family].different -= count
+        families[family].expected += count
+    modes = {broker: "KRaft" if reading.kraft else "ZooKeeper" for broker, reading in readings.items()}
+    asked = [AskedBroker(each, modes.get(each, ""), silent.get(each, "")) for each in sorted({*modes, *silent})]
+    return BrokersSide(
+        asked=asked,
+        families=[each for each in families.values() if each.compared],
+        differences=named[:DIFFERENCES_SHOWN],
+        seconds=round(seconds, 3),
+        zookeeper_alone=_zookeeper_alone(two_sides, differences, readings),
+        left_off=max(len(named) - DIFFERENCES_SHOWN, 0),
+    )
+
+
+def _alone(each: BrokerDifference, two_sides: dict[tuple[str, str, str], Difference]) -> BrokerDifference:
+    """ZooKeeper says nothing of a broker's disks, and what it says where it is read as the log is what the log says."""
+    if each.kind == NOT_READ:
+        return each
+    if each.family == LOGS:
+        return msgspec.structs.replace(each, alone=BROKER)
+    other = two_sides.get((each.family, each.key, each.field_)) or two_sides.get((each.family, each.key, ""))
+    if other is None:
+        alone = BROKER
+    elif other.kind == NOT_READ:
+        alone = ""
+    else:
+        zookeeper = other.zookeeper
+        if other.field_ != each.field_ and zookeeper is not None:
+            zookeeper = zookeeper.get(each.field_)
+        alone = EACH if zookeeper != each.on_broker else MOVED if other.rule == MOVED_ON else LOG
+    return msgspec.structs.replace(each, alone=alone)
+
+
+def _zookeeper_alone(
+    two_sides: Iterable[Difference], differences: Iterable[BrokerDifference], readings: dict[int, BrokerReading]
+) -> list[str]:
+    """Where brokers have the family at all, and none of them contradicts the log."""
+    contradicted = {(each.family, each.key) for each in differences}
+    told = {family for reading in readings.values() for family in reading.facts}
+    found: list[Any] = [
+        " ".join(filter(None, (each.family, each.key, each.field_)))
+        for each in two_sides
+        if each.kind != NOT_READ and each.family in told and (each.family, each.key) not in contradicted
+    ]
+    return sorted(set(found))[:DIFFERENCES_SHOWN]

@@ -1,0 +1,184 @@
+"""The third side of an audit, on real brokers: each plant is told by name with the side that stands alone, and nothing
+else is (issue of the audit's three sides; R-866).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from migrator.audit.normalise import TOPIC_RESOURCE
+from migrator.lab.cluster import LabCluster
+from migrator.lab.frames import Recorder
+from migrator.lab.ours import OurController
+from migrator.lab.servers.broker import BrokerProcess
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import Value
+from migrator.lab.tap import Tap
+from migrator.node.transport.broker_client import BrokerConnection
+from migrator.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+from migrator.zk.multi import Multi, SetData
+from migrator.zk.session import ZkSession
+from tests.e2e.support import AUDIT_DEADLINE_S, ready_cluster, wait_for
+from tests.support.seeded_tree import acls_json
+
+pytestmark = [pytest.mark.lab]
+
+ACLS_IN_ZOOKEEPER: Final[dict[str, Value]] = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+}
+STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAAEQ"
+STATE: Final = "/brokers/topics/topic-1/partitions/0/state"
+PLANTED: Final = "/kafka-acl/Topic/told-to-nobody"
+
+
+def audit(cluster: LabCluster, kraft: Path | str, *words: str, exits: Collection[int] = (0, 1)) -> dict[str, Any]:
+    """As anybody would run it, with every broker asked."""
+    command = [sys.executable, "-m", "api", "audit", "-z", cluster.zookeeper_connect, "--kraft", str(kraft)]
+    command += ["--brokers", cluster.bootstrap_servers, "--engine", "quick", "--json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=AUDIT_DEADLINE_S, check=False)
+    assert done.returncode in exits, done.stdout + done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def told(report: Mapping[str, Any]) -> set[tuple[int, str, str, str, str]]:
+    return {
+        (each["broker"], each["family"], each["key"], each["field"], each["alone"])
+        for each in report["brokers"]["differences"]
+    }
+
+
+def modes(report: Mapping[str, Any]) -> dict[int, str]:
+    return {each["broker"]: each["mode"] for each in report["brokers"]["asked"]}
+
+
+def with_later_epoch(cluster: LabCluster, path: str) -> tuple[int, bytes]:
+    """A state that no controller told brokers. Returns who leads, and the state as it was."""
+    before = cluster.zk.read(path)
+    assert before is not None
+    found = json.loads(before)
+    write(cluster, path, json.dumps({**found, "leader_epoch": found["leader_epoch"] + 7}).encode())
+    return int(found["leader"]), before
+
+
+def write(cluster: LabCluster, path: str, data: bytes) -> None:
+    with ZkSession(cluster.zookeeper_connect) as session:
+        assert session.apply(Multi((SetData(path, data),))).applied
+
+
+def set_retention(broker: BrokerProcess, topic: str, value: str) -> None:
+    """By this broker and no other: librdkafka may take the one that is cut off for the controller."""
+    change = IncrementalAlterConfigsResource(
+        TOPIC_RESOURCE, topic, (IncrementalAlterableConfig("retention.ms", 0, value),)
+    )
+
+    async def ask() -> None:
+        connection = BrokerConnection(HOST, broker.spec.port, "test")
+        request = IncrementalAlterConfigsRequest((change,))
+        answer = await connection.ask(request, 1, IncrementalAlterConfigsResponse, AUDIT_DEADLINE_S)
+        connection.close()
+        assert [each.error_code for each in answer.responses] == [0], answer
+
+    asyncio.run(ask())
+
+
+@contextmanager
+def a_way_to(controller: OurController) -> Iterator[Tap]:
+    """A port that leads to this controller until it is cut."""
+    laboratory = controller.laboratory
+    port = int(controller.spec.voters.rpartition(":")[2])
+    with Tap("way", port=laboratory.ports.reserve(), target_port=port, recorder=Recorder()) as tap:
+        yield tap
+
+
+def why_not_same(cluster: LabCluster, log: Path) -> str | None:
+    report = audit(cluster, log, exits=(0, 1, 2))
+    return None if report["same"] else json.dumps([report["differences"], report["brokers"]])
+
+
+def with_topic_id(broker: BrokerProcess, partition: str, topic_id: str) -> str:
+    """The broker is down: its log of this partition is of another topic. Returns the id that it was of."""
+    (file,) = broker.directory.glob(f"data-*/{partition}/partition.metadata")
+    before = file.read_text().rpartition(": ")[2].strip()
+    file.write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    return before
+
+
+def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write_and_in_hybrid(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """An ACL that nobody told brokers, an epoch that only ZooKeeper has, a log of another topic; then nothing; then a
+    broker in KRaft mode that hears nothing any more. The log is a rehearsal's first, and that of dual-write later.
+    """
+    of_ours = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
+    with ready_cluster(laboratory, 2, extra=of_ours, broker_extra=ACLS_IN_ZOOKEEPER) as (cluster, controller):
+        brokers, topics = cluster.brokers, ("topic-0", "topic-1")
+        cluster.wait_isr_whole(topics)
+        brokers[2].stop()
+        right = with_topic_id(brokers[2], "topic-0-1", OTHER_ID)
+        brokers[2].start_as_written()
+        brokers[2].wait_ready()  # it registers before it has read all ACLs
+        cluster.wait_whole()
+        cluster.zk.create(PLANTED, acls_json("Read"))  # without the notification that brokers read
+        leader, state = with_later_epoch(cluster, STATE)
+        rehearsal = tmp_path / "rehearsal"
+        words = ["rehearse", "-z", cluster.zookeeper_connect, "--out", str(rehearsal)]
+        subprocess.run([sys.executable, "-m", "api", *words], check=True, timeout=AUDIT_DEADLINE_S)
+
+        report = audit(cluster, rehearsal, "--allow-moved", exits=(1,))
+        assert report["differences"] == []
+        assert modes(report) == dict.fromkeys((0, 1, 2), "ZooKeeper")
+        assert told(report) == {
+            *((each, "ACLs", PLANTED, "", "broker") for each in (0, 1, 2)),
+            *((each, "partitions", "topic-1-0", "leader_epoch", "broker") for each in (0, 1, 2)),
+            (leader, "logs", "topic-1-0", "leads at", "broker"),
+            (2, "logs", "topic-0-1", "topic_id", "broker"),
+        }, report["brokers"]
+
+        cluster.zk.delete(PLANTED)
+        write(cluster, STATE, state)
+        brokers[2].stop()
+        with_topic_id(brokers[2], "topic-0-1", right)
+        brokers[2].start_as_written()
+        brokers[2].wait_ready()
+        brokers[leader].stop()  # it knows the state by another version, and could never change it
+        brokers[leader].start_as_written()
+        cluster.wait_isr_whole(topics)
+        controller.start()
+        controller.wait_dual_write()
+        log = controller.metadata_log
+        wait_for(lambda: why_not_same(cluster, log), "all three sides are equal in dual-write")
+
+        with a_way_to(controller) as way:
+            hybrid = brokers[1].spec.as_kraft(f"{controller.spec.node_id}@{HOST}:{way.port}")
+            acls = {**ACLS_IN_ZOOKEEPER, "authorizer.class.name": STANDARD}
+            brokers[1].restart_as(replace(hybrid, extra={**hybrid.extra, **acls}))
+            cluster.wait_isr_whole(topics)
+            wait_for(lambda: why_not_same(cluster, log), "all three sides are equal with one broker in KRaft mode")
+            assert modes(audit(cluster, log)) == {0: "ZooKeeper", 1: "KRaft", 2: "ZooKeeper"}
+            way.cut()
+            set_retention(brokers[0], "topic-0", "77777")
+            report = audit(cluster, log, exits=(1,))
+            assert (1, "topic configs", "topic-0", "", "broker") in told(report), report["brokers"]
+            assert {each[0] for each in told(report)} == {1}, report["brokers"]
+            assert report["differences"] == []
+            way.heal()
+            wait_for(lambda: why_not_same(cluster, log), "the broker has caught up")

@@ -1,0 +1,300 @@
+"""What one broker says beside the log: each kind of difference by name, what is none, and which side stands alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from migrator.audit.brokers.answers import LOGS, BrokerReading, acl_facts, broker_config_facts, quota_facts, scram_facts
+from migrator.audit.brokers.compare import BrokerComparison
+from migrator.audit.compare import MOVED_ON, BrokersSide, Difference
+from migrator.audit.fingerprints import HIDDEN, SecretFingerprints
+from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts, id_text
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
+from migrator.findings.finding import FindingError
+from migrator.model.topic_configs import ConfigSource
+from migrator.node.tools import third_side as module
+from migrator.node.tools.third_side import BrokersAsked, third_side
+from migrator.wire.messages.configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    DescribedQuotas,
+    QuotaValue,
+)
+from migrator.wire.messages.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    PartitionRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from migrator.wire.messages.security import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeUserScramCredentialsResult,
+    ScramCredentialInfo,
+)
+from migrator.wire.messages.shared import ClientQuotaEntity
+
+TOPIC_ID: Final = bytes(15) + b"\x07"
+ACL: Final = "/kafka-acl/Topic/orders"
+READS: Final = '["allow","read","User:ada","*"]'
+ALICE: Final = "/config/users/alice"
+
+
+def a_log() -> LogFacts:
+    log = LogFacts()
+    for record in (
+        TopicRecord(name="orders", topic_id=TOPIC_ID),
+        PartitionRecord(partition_id=0, topic_id=TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=4),
+        ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1000"),
+        ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value="2"),
+        ConfigRecord(resource_type=4, resource_name="", name="ssl.key.password", value="secret"),
+        ClientQuotaRecord(entity=(ClientQuotaEntity("user", "alice"),), key="producer_byte_rate", value=1.5),
+        UserScramCredentialRecord(name="alice", mechanism=2, salt=b"s", iterations=4096),
+        AccessControlEntryRecord(
+            id=bytes(16),
+            resource_type=2,
+            resource_name="orders",
+            pattern_type=3,
+            principal="User:ada",
+            host="*",
+            operation=3,
+            permission_type=3,
+        ),
+    ):
+        log.apply(record)
+    return log
+
+
+def says(broker: int = 1) -> dict[str, dict[str, Any]]:
+    """What a broker in KRaft mode says that has everything."""
+    logs: dict[str, Any] = {"log": True, "topic_id": id_text(TOPIC_ID)}
+    if broker == 1:
+        logs["leads at"] = 4
+    return {
+        TOPICS: {"orders": {"id": id_text(TOPIC_ID)}},
+        PARTITIONS: {"orders-0": {"replicas": [1, 2], "leader": 1, "leader_epoch": 4, "isr": [2, 1]}},
+        LOGS: {"orders-0": logs} if broker < 3 else {},
+        ACLS: {ACL: {READS: 1}},
+        TOPIC_CONFIGS: {"orders": {"retention.ms": "1000"}},
+        BROKER_CONFIGS: {
+            **({"1": {"log.cleaner.threads": "2"}} if broker == 1 else {}),
+            "": {"ssl.key.password": HIDDEN},
+        },
+        QUOTAS: {ALICE: {"producer_byte_rate": 1.5}},
+        SCRAM: {ALICE: {"SCRAM-SHA-512 iterations": 4096}},
+    }
+
+
+Spoil = Callable[[dict[str, dict[str, Any]]], None]
+
+
+def put(family: str, key: str, name: str, value: Any) -> Spoil:
+    return lambda facts: facts[family][key].update({name: value})
+
+
+def drop(family: str, key: str) -> Spoil:
+    return lambda facts: facts[family].pop(key) and None
+
+
+def add(family: str, key: str, facts_: dict[str, Any]) -> Spoil:
+    return lambda facts: facts[family].update({key: facts_})
+
+
+def compared(reading: BrokerReading, log: LogFacts | None = None) -> list[tuple[str, str, str, str]]:
+    found = BrokerComparison(reading, log or a_log(), SecretFingerprints()).run()
+    return [(each.family, each.key, each.field_, each.kind) for each in found.differences]
+
+
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_a_broker_that_has_everything_differs_in_nothing(broker: int) -> None:
+    """The third one has no replica. Secrets are hidden, an ISR is a set, and settings of others are not asked of it."""
+    assert compared(BrokerReading(broker, kraft=True, facts=says(broker))) == []
+
+
+def test_of_a_broker_in_zookeeper_mode_only_what_it_is_a_side_of_is_compared() -> None:
+    facts = {family: told for family, told in says().items() if family in (TOPICS, PARTITIONS, LOGS, ACLS)}
+    found = BrokerComparison(BrokerReading(1, kraft=False, facts=facts), a_log(), SecretFingerprints()).run()
+    assert found.differences == []
+    assert {name for name, counts in found.counts.items() if counts.compared} == {TOPICS, PARTITIONS, LOGS, ACLS}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (put(TOPICS, "orders", "id", "other"), [(TOPICS, "orders", "id", "changed")]),
+        (drop(TOPICS, "orders"), [(TOPICS, "orders", "", "missing on broker")]),
+        (add(TOPICS, "gone", {"id": "x"}), [(TOPICS, "gone", "", "missing in log")]),
+        (put(PARTITIONS, "orders-0", "leader_epoch", 3), [(PARTITIONS, "orders-0", "leader_epoch", "changed")]),
+        (put(PARTITIONS, "orders-0", "isr", [1]), [(PARTITIONS, "orders-0", "isr", "changed")]),
+        (drop(PARTITIONS, "orders-0"), [(PARTITIONS, "orders-0", "", "missing on broker")]),
+        (put(LOGS, "orders-0", "topic_id", "another one"), [(LOGS, "orders-0", "topic_id", "changed")]),
+        (put(LOGS, "orders-0", "leads at", "earlier"), [(LOGS, "orders-0", "leads at", "changed")]),
+        (drop(LOGS, "orders-0"), [(LOGS, "orders-0", "", "missing on broker")]),
+        (add(LOGS, "stray-3", {"log": True}), [(LOGS, "stray-3", "", "missing in log")]),
+        (drop(ACLS, ACL), [(ACLS, ACL, "", "missing on broker")]),
+        (put(ACLS, ACL, '["deny","all","User:eve","*"]', 1),
+         [(ACLS, ACL, '["deny","all","User:eve","*"]', "missing in log")]),
+        (put(TOPIC_CONFIGS, "orders", "retention.ms", "5"), [(TOPIC_CONFIGS, "orders", "retention.ms", "changed")]),
+        (drop(BROKER_CONFIGS, "1"), [(BROKER_CONFIGS, "1", "", "missing on broker")]),
+        (drop(BROKER_CONFIGS, ""), [(BROKER_CONFIGS, "", "", "missing on broker")]),
+        (put(QUOTAS, ALICE, "producer_byte_rate", 2.0), [(QUOTAS, ALICE, "producer_byte_rate", "changed")]),
+        (put(SCRAM, ALICE, "SCRAM-SHA-512 iterations", 8192),
+         [(SCRAM, ALICE, "SCRAM-SHA-512 iterations", "changed")]),
+    ],
+)  # fmt: skip
+def test_each_difference_is_told_by_name_and_nothing_else_is(
+    spoil: Spoil, told: list[tuple[str, str, str, str]]
+) -> None:
+    facts = says()
+    spoil(facts)
+    assert compared(BrokerReading(1, kraft=True, facts=facts)) == told
+
+
+def test_a_reassignment_that_is_not_over_is_no_difference_on_disks() -> None:
+    """The replica that comes may have no log yet, and the one that goes still has its own."""
+    log = a_log()
+    log.apply(TopicRecord(name="moves", topic_id=bytes(15) + b"\x09"))
+    moving = PartitionRecord(
+        partition_id=0,
+        topic_id=bytes(15) + b"\x09",
+        replicas=(2, 3),
+        isr=(2,),
+        leader=2,
+        leader_epoch=0,
+        adding_replicas=(3,),
+        removing_replicas=(1,),
+    )
+    log.apply(moving)
+    for broker in (1, 3):
+        facts = says(broker)
+        facts[TOPICS]["moves"] = {"id": id_text(bytes(15) + b"\x09")}
+        facts[PARTITIONS]["moves-0"] = {"replicas": [2, 3], "leader": 2, "leader_epoch": 0, "isr": [2]}
+        if broker == 1:
+            facts[LOGS]["moves-0"] = {"log": True}
+        assert compared(BrokerReading(broker, kraft=True, facts=facts), log) == []
+
+
+def test_answers_have_the_keys_and_fields_of_the_two_other_sides() -> None:
+    log = a_log()
+    acl = DescribeAclsResource(2, "orders", 3, (AclDescription("User:ada", "*", 3, 3),))
+    assert acl_facts([acl]) == log.security.facts(ACLS)
+    quota = DescribedQuotas((ClientQuotaEntity("user", "alice"),), (QuotaValue("producer_byte_rate", 1.5),))
+    assert quota_facts([quota]) == log.security.facts(QUOTAS)
+    alice = DescribeUserScramCredentialsResult("alice", credential_infos=(ScramCredentialInfo(2, 4096),))
+    assert scram_facts([alice, DescribeUserScramCredentialsResult("bob", 91)]) == {
+        ALICE: {"SCRAM-SHA-512 iterations": 4096}
+    }
+    threads = DescribeConfigsResourceResult(
+        name="log.cleaner.threads",
+        value="3",
+        synonyms=(
+            DescribeConfigsSynonym("log.cleaner.threads", "3", ConfigSource.DYNAMIC_BROKER),
+            DescribeConfigsSynonym("log.cleaner.threads", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            DescribeConfigsSynonym("log.cleaner.threads", "1", ConfigSource.STATIC_BROKER),
+        ),
+    )
+    told = broker_config_facts(1, DescribeConfigsResult(configs=(threads,)))
+    assert told == {"1": {"log.cleaner.threads": "3"}, "": {"log.cleaner.threads": "2"}}
+
+
+# --- the looks, and who stands alone ----------------------------------------------------------------------
+
+
+class Played:
+    """Brokers whose answers are played, look by look; the last one goes on."""
+
+    def __init__(self, *looks: dict[int, dict[str, dict[str, Any]]], silent: dict[int, str] | None = None) -> None:
+        self.looks = list(looks)
+        self.silent = silent or {}
+        self.asked: list[set[int] | None] = []
+
+    async def __call__(
+        self, bootstrap: Sequence[tuple[str, int]], log: LogFacts, security: Any, only: Iterable[int] | None = None
+    ) -> Any:
+        self.asked.append(None if only is None else set(only))
+        facts = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        wanted = facts if only is None else {each: facts[each] for each in only}
+        return {each: BrokerReading(each, kraft=True, facts=told) for each, told in wanted.items()}, dict(self.silent)
+
+
+def with_epoch(value: int) -> dict[int, dict[str, dict[str, Any]]]:
+    facts = {1: says(1), 2: says(2)}
+    put(PARTITIONS, "orders-0", "leader_epoch", value)(facts[2])
+    return facts
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, played: Played, two_sides: Sequence[Difference] = ()) -> BrokersSide:
+    monkeypatch.setattr(module, "read_brokers", played)
+    return third_side(BrokersAsked("k1:9092"), a_log, two_sides, looks_after_s=(0.0, 0.0, 0.0))
+
+
+def test_a_broker_that_says_the_same_in_every_look_differs_and_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(with_epoch(3))
+    side = looked(monkeypatch, played)
+    assert [(each.broker, each.field_, each.alone) for each in side.differences] == [(2, "leader_epoch", "broker")]
+    assert played.asked == [None, {2}, {2}, {2}], "only who differs is asked again"
+    assert not side.same
+    assert side.complete
+
+
+@pytest.mark.parametrize("looks", [(3, 4), (1, 2, 3, 4), (1, 2, 3, 2), (3, 2, 3, 3)])
+def test_a_broker_that_catches_up_or_moves_is_none_that_differs(
+    monkeypatch: pytest.MonkeyPatch, looks: tuple[int, ...]
+) -> None:
+    side = looked(monkeypatch, Played(*map(with_epoch, looks)))
+    assert side.differences == []
+    assert side.same
+    assert not any(each.different for each in side.families)
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "log", "rule", "alone"),
+    [(3, 4, "", "log"), (9, 4, "", "each"), (3, 4, MOVED_ON, None)],
+    ids=["as ZooKeeper", "all three differ", "ZooKeeper went on since the rehearsal, and the broker with it"],
+)
+def test_who_stands_alone(
+    monkeypatch: pytest.MonkeyPatch, zookeeper: int, log: int, rule: str, alone: str | None
+) -> None:
+    two = Difference(PARTITIONS, "orders-0", "leader_epoch", "changed", zookeeper, log, rule)
+    side = looked(monkeypatch, Played(with_epoch(3)), [two])
+    assert [each.alone for each in side.differences] == ([] if alone is None else [alone])
+    assert side.same is (alone is None)
+
+
+def test_zookeeper_stands_alone_where_every_broker_says_what_the_log_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Difference(PARTITIONS, "orders-0", "leader_epoch", "changed", 9, 4)
+    of_no_broker = Difference("producer ids", "next", "next_producer_id", "changed", 1, 2)
+    side = looked(monkeypatch, Played({1: says(1), 2: says(2)}), [two, of_no_broker])
+    assert side.zookeeper_alone == ["partitions orders-0 leader_epoch"]
+    assert side.same
+
+
+def test_a_silent_broker_and_a_family_that_is_refused_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    side = looked(monkeypatch, Played({1: says(1)}, silent={2: "no answer within 30 s"}))
+    assert (side.same, side.complete) == (False, False)
+    assert [(each.broker, each.mode, each.problem) for each in side.asked] == [
+        (1, "KRaft", ""),
+        (2, "", "no answer within 30 s"),
+    ]
+    refused = BrokerReading(1, kraft=True, facts=copy.deepcopy(says()), problems={ACLS: "error 31"})
+    del refused.facts[ACLS]
+    found = BrokerComparison(refused, a_log(), SecretFingerprints()).run()
+    assert [(each.family, each.kind, each.reason) for each in found.differences] == [(ACLS, "not read", "error 31")]
+
+
+@pytest.mark.parametrize("addresses", ["k1", "k1:port", "", "k1:9092,", "k1:99999"])
+def test_what_is_no_address_is_said(addresses: str) -> None:
+    with pytest.raises(FindingError, match="Z2K-5001"):
+        third_side(BrokersAsked(addresses), a_log)
+
+
+def test_no_broker_that_answers_is_not_read() -> None:
+    with pytest.raises(FindingError, match="Z2K-5001"):
+        third_side(BrokersAsked("127.0.0.1:1"), a_log)
