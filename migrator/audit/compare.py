@@ -435,7 +435,7 @@ class AuditReport(msgspec.Struct, omit_defaults=True):
     """What an audit says (the JSON of `zk2kraft audit --json`; keys are a contract).
 
     left_off: how many `differences`, and how many `expected`, the report does not carry; left out when it carries all.
-    brokers:  what the third side says (audit/brokers/third_side.py); left out when brokers were not asked.
+    brokers:  what the third side says (node/tools/third_side.py); left out when brokers were not asked.
     """
 
     same: bool
