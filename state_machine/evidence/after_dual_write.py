@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -166,10 +166,15 @@ def _lag(look: Observation) -> int | None:
     return max(look.log.data_end - 1 - offset, 0)
 
 
-def stuck_findings(look: Observation | None) -> tuple[Occurrence, ...]:
-    """Stock tries again every minute at most; a session that ended takes it some seconds."""
+def stuck_findings(look: Observation | None, stock: Container[int]) -> tuple[Occurrence, ...]:
+    """Stock tries again every minute at most; a session that ended takes it some seconds.
+
+    stock: controllers that were replaced. One of ours that leads and whose control port is silent is none of them.
+    """
     lags = None if look is None else look.stock_lags
     if look is None or lags is None or look.stuck is None or look.stuck.seconds < STUCK_S:
+        return ()
+    if look.log.leader is None or look.log.leader not in stock:
         return ()
     return (STOCK_WRITES_NOTHING.found(node=look.log.leader, records=lags[0], seconds=round(look.stuck.seconds)),)
 

@@ -150,7 +150,8 @@ class ActsAfterDualWrite:
             await self._keep_backup(snapshot, work)
         files = document(snapshot, FILES, FilesDocument)
         self._say_canary(snapshot, work)
-        return (*file_findings(snapshot, files), *stuck_findings(snapshot.observation), *waits, *work.troubles.values())
+        stuck = stuck_findings(snapshot.observation, snapshot.replaced)
+        return (*file_findings(snapshot, files), *stuck, *waits, *work.troubles.values())
 
     def may_join(self, snapshot: Snapshot) -> bool:
         """Whether brokers may be restarted before the takeover: there are inventory files at all."""

@@ -100,7 +100,6 @@ FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
 UNKNOWN_TOPIC_ID: Final = 100
 INCONSISTENT_TOPIC_ID: Final = 103
-RESOURCE_NOT_FOUND: Final = 91
 
 ANY: Final = 1
 """Of resource types, patterns, operations and permissions."""

@@ -38,7 +38,7 @@ from migrator.audit.compare import (
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.normalise import LogFacts
 from migrator.findings.audit import AUDIT_CANNOT_READ
-from migrator.node.brokers.what_they_say import read_brokers
+from migrator.node.brokers.what_they_say import Readings, read_brokers
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 
 LOOKS_AFTER_S: Final = (0.5, 1.0, 2.0)
@@ -86,10 +86,14 @@ def third_side(
     bootstrap, security = asked.addresses, asked.security
     fingerprints = SecretFingerprints()
     facts = read_log()
-    try:
-        readings, silent = asyncio.run(read_brokers(bootstrap, facts, security))
-    except OSError as error:
-        raise AUDIT_CANNOT_READ.error(what="the brokers", reason=str(error)) from error
+
+    def asked_now(only: list[int] | None = None) -> Readings:
+        try:
+            return asyncio.run(read_brokers(bootstrap, facts, security, only))
+        except OSError as error:
+            raise AUDIT_CANNOT_READ.error(what="the brokers", reason=str(error)) from error
+
+    readings, silent = asked_now()
     found = {each: BrokerComparison(reading, facts, fingerprints).run() for each, reading in readings.items()}
     for seconds in looks_after_s:
         again = [broker for broker, each in found.items() if _may_settle(each)]
@@ -97,7 +101,7 @@ def third_side(
             break
         time.sleep(seconds)
         facts = read_log()
-        newer, gone = asyncio.run(read_brokers(bootstrap, facts, security, again))
+        newer, gone = asked_now(again)
         silent |= gone
         for broker in again:
             if broker in newer:

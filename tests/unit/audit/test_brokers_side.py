@@ -289,6 +289,19 @@ def test_a_silent_broker_and_a_family_that_is_refused_are_not_read(monkeypatch: 
     assert [(each.family, each.kind, each.reason) for each in found.differences] == [(ACLS, "not read", "error 31")]
 
 
+def test_brokers_that_all_fall_silent_between_two_looks_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(with_epoch(3))
+
+    async def then_nobody(*given: Any) -> Any:
+        if played.asked:
+            raise OSError("no broker answers: k1:9092: connection refused")
+        return await played(*given)
+
+    monkeypatch.setattr(module, "read_brokers", then_nobody)
+    with pytest.raises(FindingError, match=r"Z2K-5001 .*connection refused"):
+        third_side(BrokersAsked("k1:9092"), a_log, looks_after_s=(0.0,))
+
+
 @pytest.mark.parametrize("addresses", ["k1", "k1:port", "", "k1:9092,", "k1:99999"])
 def test_what_is_no_address_is_said(addresses: str) -> None:
     with pytest.raises(FindingError, match="Z2K-5001"):

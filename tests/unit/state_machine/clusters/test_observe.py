@@ -328,7 +328,8 @@ def test_a_stock_leader_that_writes_nothing_to_zookeeper_is_named_after_a_minute
         (170.0, moved, stock),
     ):
         look = summed_up(now, (), zookeeper, look, log, Moment(now, now, "one life"))
-        told += [(now, each.code, each.text) for each in stuck_findings(look)]
+        told += [(now, each.code, each.text) for each in stuck_findings(look, {3000})]
+        assert stuck_findings(look, {3001}) == (), "one of ours whose control port is silent"
     assert [(at, code) for at, code, _ in told] == [(140.0, STOCK_WRITES_NOTHING.code)]
     assert "Stock controller 3000 leads" in told[0][2]
     assert "119 records are missing there for 70 s" in told[0][2]
