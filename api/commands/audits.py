@@ -105,6 +105,8 @@ def _print_brokers(side: BrokersSide) -> None:
     modes = ", ".join(f"{each.broker} ({each.mode} mode)" for each in side.asked if not each.problem)
     print(f"\nbrokers asked: {modes or 'none'}; keys of all of them:")
     print(table(side.families))
+    if side.problem:
+        print(printable(f"not read: {side.problem}"))
     for asked in side.asked:
         if asked.problem:
             print(printable(f"not read: broker {asked.broker}: {asked.problem}"))

@@ -413,6 +413,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     zookeeper_alone: differences between ZooKeeper and the log in which every broker says what the log says, told as
                      `family key field`.
     left_off:        how many `differences` are not carried.
+    problem:         why no broker was read at all.
     """
 
     asked: list[AskedBroker]
@@ -421,6 +422,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     seconds: float
     zookeeper_alone: list[str] = []
     left_off: int = 0
+    problem: str = ""
 
     @property
     def same(self) -> bool:
@@ -428,7 +430,8 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
 
     @property
     def complete(self) -> bool:
-        return not any(each.problem for each in self.asked) and not any(each.not_read for each in self.families)
+        silent = bool(self.problem) or any(each.problem for each in self.asked)
+        return not silent and not any(each.not_read for each in self.families)
 
 
 class AuditReport(msgspec.Struct, omit_defaults=True):

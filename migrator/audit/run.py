@@ -102,14 +102,19 @@ def run_audit(
 def _with_brokers(
     report: AuditReport, third_side: ThirdSide, kraft: str, confirm: Callable[[], None] | None
 ) -> AuditReport:
-    """The log is read again for it: a broker is compared with what the log says now."""
+    """The log is read again for it: a broker is compared with what the log says now. What the two sides said of each
+    other stays where no broker can be read.
+    """
 
     def read() -> LogFacts:
         if confirm is not None:
             confirm()
         return read_log(kraft, beside=False)[0].facts
 
-    side = third_side(read, [*report.differences, *report.expected])
+    try:
+        side = third_side(read, [*report.differences, *report.expected])
+    except FindingError as error:
+        side = BrokersSide([], [], [], 0.0, problem=str(error))
     seconds = {**report.seconds, "brokers": side.seconds, "total": report.seconds.get("total", 0.0) + side.seconds}
     return msgspec.structs.replace(report, brokers=side, same=report.same and side.same, seconds=seconds)
 

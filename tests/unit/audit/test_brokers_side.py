@@ -10,10 +10,12 @@ import pytest
 
 from migrator.audit.brokers.answers import LOGS, BrokerReading, acl_facts, broker_config_facts, quota_facts, scram_facts
 from migrator.audit.brokers.compare import BrokerComparison
-from migrator.audit.compare import MOVED_ON, BrokersSide, Difference
+from migrator.audit.compare import MOVED_ON, AuditReport, BrokersSide, Difference, FamilyCount
 from migrator.audit.fingerprints import HIDDEN, SecretFingerprints
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts, id_text
+from migrator.audit.run import _with_brokers
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
+from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError
 from migrator.model.topic_configs import ConfigSource
 from migrator.node.tools import third_side as module
@@ -300,6 +302,18 @@ def test_brokers_that_all_fall_silent_between_two_looks_are_not_read(monkeypatch
     monkeypatch.setattr(module, "read_brokers", then_nobody)
     with pytest.raises(FindingError, match=r"Z2K-5001 .*connection refused"):
         third_side(BrokersAsked("k1:9092"), a_log, looks_after_s=(0.0,))
+
+
+def test_what_two_sides_said_stays_where_no_broker_can_be_read() -> None:
+    two = AuditReport(True, [FamilyCount(TOPICS, 1, 1)], [], [], {"total": 1.0}, {}, {}, "quick")
+
+    def nobody(*given: Any) -> BrokersSide:
+        raise AUDIT_CANNOT_READ.error(what="the brokers", reason="connection refused")
+
+    report = _with_brokers(two, nobody, "", None)
+    assert (report.families, report.same, report.exit_code) == (two.families, False, 2)
+    assert report.brokers is not None
+    assert "connection refused" in report.brokers.problem
 
 
 @pytest.mark.parametrize("addresses", ["k1", "k1:port", "", "k1:9092,", "k1:99999"])
