@@ -195,8 +195,13 @@ def audit(
         bool, typer.Option("--allow-moved", help="for a rehearsal: changes in ZooKeeper since then are expected")
     ] = False,
     brokers: Annotated[
-        str | None, typer.Option(help="HOST:PORT[,...]: also compare what every broker says (the third side)")
+        str | None,
+        typer.Option(
+            help="also compare what every broker says (the third side): HOST:PORT[,...] of some, or `registered`: "
+            "where the log says that they listen"
+        ),
     ] = None,
+    without: Annotated[str, typer.Option(help="ID[,...]: with --brokers, these are not asked")] = "",
     controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
@@ -205,6 +210,7 @@ def audit(
 
     code = audits.audit(
         *(zookeeper, kraft, engine, master, out, controller, brokers),
+        without=without,
         allow_moved=allow_moved,
         as_json=as_json,
         sessions=context.obj,  # of the warm audit process, which runs this command again and again

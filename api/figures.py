@@ -51,6 +51,15 @@ def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> M
     return MigrationFigures(snapshot.migration.name, snapshot.phase, known)
 
 
+def _of_brokers(observed: ScheduledAudits) -> dict[str, float]:
+    """The third side. A broker that is silent is no pass."""
+    if not observed.brokers:
+        return {}
+    last, passed = observed.brokers[0], observed.brokers_passed()
+    known = {"brokers_passed": float(last.result == PASSED and not last.missing)}
+    return known if passed is None else {**known, "brokers_passed_age_seconds": passed.age_s}
+
+
 def _of_audits(observed: ScheduledAudits | None) -> dict[str, float | None]:
     """No figure stands for "no audit yet"."""
     if observed is None or not observed.every_s:
@@ -66,5 +75,6 @@ def _of_audits(observed: ScheduledAudits | None) -> dict[str, float | None]:
         "next_seconds": observed.next_s,
         "diverged_twice": float(bool(observed.diverged)),
         "overdue": float(observed.overdue_since is not None),
+        **_of_brokers(observed),
     }
     return {f"audit_{name}": value for name, value in known.items()}

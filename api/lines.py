@@ -7,13 +7,14 @@ Elsewhere: asking (client.py), the change report (change/text.py), the page (pag
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from api.models import (
     AgreementView,
     AuditScheduleView,
     AuditView,
+    BrokersView,
     BrokerView,
     ConditionView,
     ControllerView,
@@ -37,6 +38,8 @@ from api.pages.words import clock, dash, span
 from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.policy.phases import Phase
 from state_machine.policy.undo import IRREVERSIBLE
+
+BROKER_COUNTS: Final = ("compared", "different", "not_read")
 
 MOVING: Final = phases_where(lambda row: row.moving)
 NO_RETURN_SAYS: Final = PHASES[Phase.FINALIZING].undo.does
@@ -222,7 +225,8 @@ def audit_line(observed: AuditScheduleView, now: float) -> str:
         ago = span(now - observed.finished_at)
         last = f"audit {observed.last} {observed.result} {ago} ago, {observed.differences} different"
     due = "now" if observed.next_at is None or observed.next_at <= now else f"in {span(observed.next_at - now)}"
-    return f"audits  {last}; the next one {due}"
+    brokers = f"; brokers {observed.brokers}: {observed.brokers_said}" if observed.brokers else ""
+    return f"audits  {last}{brokers}; the next one {due}"
 
 
 def audit_lines(audit: AuditView) -> list[str]:
@@ -232,7 +236,23 @@ def audit_lines(audit: AuditView) -> list[str]:
         f"{each.different} different, {each.not_read} not read"
         for each in audit.families
     )
-    return [f"{audit.id:>3}  {audit.purpose} by {audit.engine}: {outcome} {audit.problem}".rstrip(), *families]
+    head = f"{audit.id:>3}  {audit.purpose} by {audit.engine}: {outcome} {audit.problem}".rstrip()
+    return [head, *families, *_broker_lines(audit.brokers)]
+
+
+def _broker_lines(side: BrokersView | None) -> Iterator[str]:
+    if side is None:
+        return
+    compared, different, not_read = (sum(getattr(each, key) for each in side.families) for key in BROKER_COUNTS)
+    answered = sum(not each.problem for each in side.asked)
+    yield (
+        f"     {answered} brokers: {side.result} {side.problem}".rstrip()
+        + f"; {compared} keys compared, {different} different, {not_read} not read"
+    )
+    yield from (f"     broker {each.broker} gave no answer: {each.problem}" for each in side.asked if each.problem)
+    if side.not_asked:
+        yield f"     not asked, as they were being restarted: {', '.join(map(str, side.not_asked))}"
+    yield from (f"     ZooKeeper stands alone: {each}" for each in side.zookeeper_alone)
 
 
 def report_lines(report: Report) -> list[str]:

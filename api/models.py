@@ -290,6 +290,12 @@ class FamilyView(BaseModel):
     not_read: int = Field(description="could not be read; never passed")
 
 
+class AskedBrokerView(BaseModel):
+    broker: int = Field(description="id of the broker")
+    mode: Literal["ZooKeeper", "KRaft", ""] = Field(description="how it runs; empty: it gave no answer")
+    problem: str = Field(description="why it gave no answer; empty: it did")
+
+
 class AuditView(BaseModel):
     id: int = Field(description="number of the audit")
     migration: int = Field(description="number of the migration")
@@ -313,6 +319,27 @@ class AuditView(BaseModel):
     left_off: dict[str, int] = Field(
         default={}, description="how many `differences` and `expected` ones its report does not carry; none: it has all"
     )
+    brokers: BrokersView | None = Field(default=None, description="the third side; none: brokers were not asked")
+
+
+class BrokersView(BaseModel):
+    """What brokers say beside the log, of all of them together."""
+
+    result: Literal["passed", "diverged", "incomplete"] = Field(
+        description="of brokers that answered: all say what the log says, some contradict it, or not all was read"
+    )
+    asked: list[AskedBrokerView] = Field(description="every broker that was asked")
+    not_asked: list[int] = Field(description="brokers that were being restarted, so that they were not asked")
+    families: list[FamilyView] = Field(description="one line per kind of metadata; keys of all brokers")
+    zookeeper_alone: list[str] = Field(description="where ZooKeeper contradicts log and brokers: family, key, field")
+    seconds: float = Field(description="how long it took")
+    problem: str = Field(description="why no broker was read")
+    left_off: int = Field(description="how many differences its report does not carry")
+
+    @property
+    def complete(self) -> bool:
+        """Every broker was asked, answered, and says what the log says."""
+        return self.result == "passed" and not self.not_asked and not any(each.problem for each in self.asked)
 
 
 class AuditScheduleView(BaseModel):
@@ -327,9 +354,18 @@ class AuditScheduleView(BaseModel):
     passed_at: float | None = Field(description="when the last pass ended; none when none passed yet")
     diverged_twice: bool = Field(description="the last two diverged (Z2K-4025): steps forward are closed")
     overdue: bool = Field(description="none passed for two intervals (Z2K-4026): steps forward are closed")
+    brokers: Literal["passed", "diverged", "incomplete"] | None = Field(
+        default=None, description="what brokers said in the last one that asked them; none: none has yet"
+    )
+    brokers_said: str = Field(default="", description="the same in words, with brokers that did not answer")
+    brokers_diverged_twice: bool = Field(
+        default=False, description="brokers contradicted the log in the last two (Z2K-4065): steps forward are closed"
+    )
 
 
 class DifferenceView(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
     number: int = Field(description="position in the report")
     family: str = Field(description="kind of metadata")
     key: str = Field(description="which topic, partition or broker")
@@ -338,6 +374,11 @@ class DifferenceView(BaseModel):
     zookeeper: Any = Field(description="the value in ZooKeeper")
     log: Any = Field(description="the value in the log")
     rule: str = Field(description="the rule that expects it; of a snapshot, what it says; empty when there is none")
+    broker: int | None = Field(default=None, description="the broker that differs from the log; none: ZooKeeper does")
+    on_broker: Any = Field(default=None, description="the value on that broker")
+    alone: Literal["broker", "log", "each", ""] = Field(
+        default="", description="of a broker's: which side stands alone; each: all three differ; empty: not known"
+    )
 
 
 class EventView(BaseModel):

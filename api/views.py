@@ -16,6 +16,7 @@ from api.models import (
     ApprovalView,
     AuditScheduleView,
     AuditView,
+    BrokersView,
     ConditionView,
     DualWriteView,
     EdgeView,
@@ -50,7 +51,7 @@ from migrator.findings.finding import Occurrence
 from migrator.http.addresses import DIFFERENCES, LINKED, MIGRATION
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Verdict
-from state_machine.audits.audit_rows import audits, left_off_of, result_of
+from state_machine.audits.audit_rows import audits, brokers_of, left_off_of, result_of, result_of_brokers
 from state_machine.evidence.of_gates import evidence
 from state_machine.finish.zookeeper_end import end_text
 from state_machine.policy.audit_observations import PASSED
@@ -258,6 +259,7 @@ def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditSchedule
     if observed.audits is None:
         return None
     last = snapshot.dual_write_audits[0] if snapshot.dual_write_audits else None
+    brokers = observed.audits.brokers
     return AuditScheduleView.model_validate(
         {
             "every_s": observed.audits.every_s,
@@ -269,6 +271,9 @@ def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditSchedule
             "passed_at": snapshot.audit_passed_at,
             "diverged_twice": bool(observed.audits.diverged),
             "overdue": observed.audits.overdue_since is not None,
+            "brokers": brokers[0].result if brokers else None,
+            "brokers_said": brokers[0].said if brokers else "",
+            "brokers_diverged_twice": bool(observed.audits.brokers_diverged),
         }
     )
 
@@ -403,8 +408,17 @@ def audit_view(run: AuditRun) -> AuditView:
             "problem": run.problem,
             "differences": DIFFERENCES(number=run.id),
             "left_off": left_off_of(run),
+            "brokers": _brokers_view(run),
         }
     )
+
+
+def _brokers_view(run: AuditRun) -> BrokersView | None:
+    side = brokers_of(run)
+    if side is None:
+        return None
+    told = {name: value for name, value in msgspec.structs.asdict(side).items() if name != "differences"}
+    return BrokersView.model_validate({**msgspec.to_builtins(told), "result": result_of_brokers(side)})
 
 
 def event_view(event: PhaseEvent) -> EventView:

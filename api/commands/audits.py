@@ -5,7 +5,7 @@ In:   what the command line read. Out: an exit code, and text or JSON on standar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -17,6 +17,7 @@ from migrator.model.printable import printable
 
 if TYPE_CHECKING:
     from migrator.audit.compare import BrokersSide, Difference
+    from migrator.audit.normalise import LogFacts
     from migrator.audit.run import ThirdSide
     from migrator.audit.warm_process import Pipe
     from migrator.node.tools.log_of_quorum import QuorumLog
@@ -34,11 +35,12 @@ def audit(
     controller: Path | None,
     brokers: str | None = None,
     *,
+    without: str = "",
     allow_moved: bool,
     as_json: bool,
     sessions: Any = None,
 ) -> int:
-    """brokers: addresses; None: they are not asked.
+    """brokers: addresses, or `registered`; None: they are not asked. without: ids of those that are not asked.
 
     sessions: of the warm audit process; None: a Spark session for this audit alone.
     """
@@ -58,7 +60,7 @@ def audit(
                 passwords=passwords,
                 sessions=sessions,
                 confirm=log.confirm,
-                third_side=_third_side(brokers, controller),
+                third_side=_third_side(brokers, controller, without),
             )
     except FindingError as error:
         report = unread_report(error, engine, {"total": 0.0})
@@ -82,21 +84,32 @@ def audit(
     return report.exit_code
 
 
-def _third_side(brokers: str | None, controller: Path | None) -> ThirdSide | None:
-    """They are spoken to as the controllers' file says: on the listener between brokers."""
+def _third_side(brokers: str | None, controller: Path | None, without: str) -> ThirdSide | None:
+    """They are spoken to as the controllers' file says: on the listener between brokers. Raises Z2K-5001.
+
+    What is wrong with that file is a problem of the third side, and keeps nobody from comparing the two others.
+    """
     if brokers is None:
         return None
-    from functools import partial
-
+    from migrator.findings.audit import AUDIT_CANNOT_READ
     from migrator.node.config.properties import read_config
     from migrator.node.tools.third_side import BrokersAsked, third_side
-    from migrator.node.transport.client_security import PLAINTEXT, client_security
+    from migrator.node.transport.client_security import client_security
 
-    security = PLAINTEXT
-    if controller is not None:
+    words = [each.strip() for each in without.split(",")] if without else []
+    wrong = [each for each in words if not each.isdecimal()]
+    if wrong:
+        raise AUDIT_CANNOT_READ.error(what="the brokers", reason=f"--without: {wrong[0]!r} is no id of a broker")
+    left_out = frozenset(map(int, words))
+
+    def ask(read: Callable[[], LogFacts], two_sides: Sequence[Difference]) -> BrokersSide:
+        if controller is None:
+            return third_side(BrokersAsked(brokers, without=left_out), read, two_sides)
         config = read_config(controller)
         security = client_security(config.security.get(config.inter_broker_listener))
-    return partial(third_side, BrokersAsked(brokers, security))
+        return third_side(BrokersAsked(brokers, security, config.inter_broker_listener, left_out), read, two_sides)
+
+    return ask
 
 
 def _print_brokers(side: BrokersSide) -> None:
@@ -105,6 +118,8 @@ def _print_brokers(side: BrokersSide) -> None:
     modes = ", ".join(f"{each.broker} ({each.mode} mode)" for each in side.asked if not each.problem)
     print(f"\nbrokers asked: {modes or 'none'}; keys of all of them:")
     print(table(side.families))
+    if side.not_asked:
+        print(f"not asked, as wanted: {', '.join(map(str, side.not_asked))}")
     if side.problem:
         print(printable(f"not read: {side.problem}"))
     for asked in side.asked:

@@ -50,19 +50,7 @@ def get_differences(
 ) -> Page[DifferenceView]:
     """The differences of an audit, in the order of its report. Those with a rule are expected."""
     found = audit_rows.differences(parts.store, number, cursor=cursor, limit=limit + 1)
-    items = [
-        DifferenceView(
-            number=each.number,
-            family=each.family,
-            key=each.key,
-            field=each.field,
-            kind=each.kind,
-            zookeeper=each.zookeeper,
-            log=each.log,
-            rule=each.rule,
-        )
-        for each in found[:limit]
-    ]
+    items = [DifferenceView.model_validate(each) for each in found[:limit]]
     rest = found[limit:]
     more = DIFFERENCES(number=number, cursor=rest[0].number, limit=limit) if rest else None
     return Page(items=items, next=more)

@@ -43,6 +43,8 @@ GAUGES: Final = {
     "zk2kraft_audit_next_seconds": "time until the next audit of dual-write; below 0: it is due",
     "zk2kraft_audit_diverged_twice": "1 while the last two audits of dual-write diverged (Z2K-4025)",
     "zk2kraft_audit_overdue": "1 while no audit passed for two intervals (Z2K-4026)",
+    "zk2kraft_audit_brokers_passed": "1 when every broker said what the log says in the last audit that asked them",
+    "zk2kraft_audit_brokers_passed_age_seconds": "time since every broker said what the log says",
 }
 
 

@@ -412,6 +412,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
 
     zookeeper_alone: differences between ZooKeeper and the log in which every broker says what the log says, told as
                      `family key field`.
+    not_asked:       brokers that were left out, as the caller wanted.
     left_off:        how many `differences` are not carried.
     problem:         why no broker was read at all.
     """
@@ -421,6 +422,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     differences: list[BrokerDifference]
     seconds: float
     zookeeper_alone: list[str] = []
+    not_asked: list[int] = []
     left_off: int = 0
     problem: str = ""
 

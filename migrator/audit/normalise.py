@@ -37,8 +37,10 @@ from migrator.wire.messages.metadata import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 from migrator.wire.schema import Message
 
@@ -220,6 +222,8 @@ class LogFacts:
         self._next_producer_id: int | None = None
         self._cluster: dict[str, Facts | None] = {}
         self.security = SecurityFacts()
+        self.registered: dict[int, RegisterBrokerRecord] = {}
+        """Brokers by id, as they last registered. No znode mirrors it; it says where they listen."""
 
     def apply(self, record: Message) -> None:
         try:
@@ -257,8 +261,12 @@ class LogFacts:
             case _ if isinstance(record, CLUSTER_RECORDS):
                 if (key := cluster_key(record)) is not None:
                     self._cluster[key] = cluster_facts(record)
+            case RegisterBrokerRecord():
+                self.registered[record.broker_id] = record
+            case UnregisterBrokerRecord():
+                self.registered.pop(record.broker_id, None)
             case _:
-                pass  # registrations, other features and markers have no znode that is mirrored
+                pass  # changes of registrations, other features and markers have no znode that is mirrored
 
     def topics(self) -> list[str]:
         return sorted(self._ids)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, read_snapshot
 from migrator.audit.catching_up import read_up_to
@@ -44,6 +45,8 @@ from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import NOWHERE, Position
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
 
 REHEARSAL = "zk2kraft-rehearsal"
 """The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""
@@ -115,6 +118,9 @@ def _with_brokers(
         side = third_side(read, [*report.differences, *report.expected])
     except FindingError as error:
         side = BrokersSide([], [], [], 0.0, problem=str(error))
+    except Exception as error:  # a fault of ours or of a library: a way back may wait for what the two sides said
+        log.exception("audit.third_side", reason=words_of(error))
+        side = BrokersSide([], [], [], 0.0, problem=f"it ended unexpectedly: {type(error).__name__}: {words_of(error)}")
     seconds = {**report.seconds, "brokers": side.seconds, "total": report.seconds.get("total", 0.0) + side.seconds}
     return msgspec.structs.replace(report, brokers=side, same=report.same and side.same, seconds=seconds)
 

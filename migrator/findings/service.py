@@ -373,6 +373,25 @@ AUDIT_OVERDUE = Finding(
     remedy="Read why the last audits diverged or were incomplete (`zk2kraft audits`), and start another audit.",
 )
 
+BROKERS_DIVERGED = Finding(
+    code="Z2K-4065",
+    says="Audits {first} and {second} both found brokers that contradict the metadata log: {brokers}.",
+    means="ZooKeeper and the log may be equal, and these brokers have something else: an access list that nobody told "
+    "them, an older leader epoch, a log of a topic that was made again. Steps forward stay closed; the rollback stays "
+    "possible.",
+    remedy="Read which side stands alone on the page of the audit, mend that side as the runbook says, and start "
+    "another audit.",
+)
+
+BROKERS_NOT_COMPARED = Finding(
+    code="Z2K-4066",
+    says="What brokers say was not compared with the log as a whole since {since}: {why}.",
+    means="It is unknown whether every broker has what ZooKeeper and the log say. Steps forward stay closed; the "
+    "rollback stays possible.",
+    remedy="Start a broker that is down, or give the controllers' user Describe and Read where a broker denies it. A "
+    "waiver of Z2K-4066 in the inventory file accepts that one broker is not compared.",
+)
+
 CONFIRMATION_DISAGREES = Finding(
     code="Z2K-4027",
     says="Audit {audit} by Spark found {different} differences in a rehearsal that the quick engine passed.",

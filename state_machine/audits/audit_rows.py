@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from sqlalchemy import select
 
-from migrator.audit.compare import DifferenceKind
+from migrator.audit.compare import BrokerDifference, BrokersSide, DifferenceKind
 from migrator.findings.service import KEY_USED_AGAIN, NO_SUCH_THING
 from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED
 from state_machine.rows.store import Store, find_migration, fingerprint
@@ -83,13 +84,19 @@ def finish(store: Store, audit_id: int, report: dict[str, Any], *, at: float) ->
     """report: the JSON of `zk2kraft audit`; its first differences are kept as rows, all of them are counted."""
     with store.writing() as session:
         run = session.get_one(AuditRun, audit_id)
-        run.state, run.finished_at, run.same = "done", at, report["same"]
-        run.families, run.seconds = report["families"], report["seconds"]
+        brokers = _brokers_of(report)
+        run.state, run.finished_at, run.families, run.seconds = "done", at, report["families"], report["seconds"]
+        run.same = report["same"] or (brokers is not None and _are_equal(run))
         run.position = {"zk": report["zk"], "kraft": report["kraft"], "left_off": report.get("left_off", {})}
         unread = (each for each in report["differences"] if each["kind"] == DifferenceKind.NOT_READ)
         run.problem = next((f"{each['key']} ({each['rule']})" for each in unread), "")
-        for number, found in enumerate([*report["differences"], *report.get("expected", [])]):
+        two_sides = [*report["differences"], *report.get("expected", [])]
+        for number, found in enumerate(two_sides):
             session.add(_difference(audit_id, number, found))
+        if brokers is not None:
+            run.brokers = msgspec.to_builtins(msgspec.structs.replace(brokers, differences=[]))
+            for number, each in enumerate(brokers.differences, len(two_sides)):
+                session.add(_difference_of_broker(audit_id, number, each))
 
 
 def fail(store: Store, audit_id: int, problem: str, *, at: float) -> None:
@@ -117,6 +124,28 @@ def result_of(run: AuditRun) -> str:
     if run.state == "done" and count(run, "different"):
         return DIVERGED
     return PASSED if run.state == "done" and run.same is True and not count(run, "not_read") else INCOMPLETE
+
+
+def _are_equal(run: AuditRun) -> bool:
+    """ZooKeeper and the log, whatever brokers say: ways back rest on it, and they wait for no broker."""
+    return not count(run, "different") and not count(run, "not_read")
+
+
+def brokers_of(run: AuditRun) -> BrokersSide | None:
+    """What the third side said, without its differences, which are rows; None where it was not asked."""
+    return None if run.brokers is None else msgspec.convert(run.brokers, BrokersSide)
+
+
+def result_of_brokers(side: BrokersSide) -> str:
+    """Of those that answered: a broker that is silent is named, and counts neither way."""
+    if any(each.different for each in side.families):
+        return DIVERGED
+    return INCOMPLETE if side.problem or any(each.not_read for each in side.families) else PASSED
+
+
+def _brokers_of(report: dict[str, Any]) -> BrokersSide | None:
+    found = report.get("brokers")
+    return None if found is None else msgspec.convert(found, BrokersSide)
 
 
 def count(run: AuditRun, key: str) -> int:
@@ -165,6 +194,23 @@ def differences(store: Store, audit_id: int, *, cursor: int, limit: int) -> list
     query = select(AuditDifference).where(AuditDifference.audit_id == audit_id, AuditDifference.number >= cursor)
     with store.reading() as session:
         return list(session.scalars(query.order_by(AuditDifference.number).limit(limit)))
+
+
+def _difference_of_broker(audit_id: int, number: int, found: BrokerDifference) -> AuditDifference:
+    return AuditDifference(
+        audit_id=audit_id,
+        number=number,
+        family=found.family,
+        key=found.key,
+        field=found.field_,
+        kind=found.kind,
+        zookeeper=None,
+        log=found.log,
+        rule=found.reason,
+        broker=found.broker,
+        on_broker=found.on_broker,
+        alone=found.alone,
+    )
 
 
 def _difference(audit_id: int, number: int, found: dict[str, Any]) -> AuditDifference:

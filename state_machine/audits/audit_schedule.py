@@ -12,26 +12,35 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from migrator.audit.compare import BrokersSide
 from migrator.findings.finding import Occurrence
-from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
+from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED, BROKERS_DIVERGED, BROKERS_NOT_COMPARED
+from migrator.fleet.roll import UNTOUCHED, RollStep
 from state_machine.audits import audit_rows
-from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED, AuditObservation, ScheduledAudits
+from state_machine.policy.audit_observations import (
+    DIVERGED,
+    INCOMPLETE,
+    LATE_INTERVALS,
+    PASSED,
+    AuditObservation,
+    BrokersAudit,
+    ScheduledAudits,
+)
 from state_machine.rows.audit_queries import SCHEDULE
-from state_machine.rows.store import AuditPlan, Snapshot, Store
+from state_machine.rows.store import AuditPlan, Snapshot, Store, reached
 from state_machine.rows.tables import AuditRun
 
 JITTER: Final = 0.1
 """Part of the interval; migrations that entered dual-write together are not audited together for ever."""
+_COUNTS: Final = ("compared", "different", "not_read")
 FIRST_WITHIN_S: Final = 30.0
 """The first audit begins soon after dual-write is entered."""
 CONFIRM_S: Final = 60.0
 """A first result that is no pass is looked at again after this time; the second one then keeps to the interval."""
-LATE_INTERVALS: Final = 2
-"""So many intervals without a pass are a finding."""
 
 
 def scheduled_audits(snapshot: Snapshot, now: float) -> ScheduledAudits:
@@ -50,7 +59,68 @@ def scheduled_audits(snapshot: Snapshot, now: float) -> ScheduledAudits:
         diverged=tuple(run.id for run in compared[:2]) if twice else (),
         passed_s=None if snapshot.audit_passed_at is None else age,
         overdue_since=since if every_s and age > LATE_INTERVALS * every_s else None,
+        brokers=tuple(_of_brokers(run, side, now) for run, side in _asked_brokers(snapshot)),
+        since=snapshot.migration.since,
+        restarted_s=None if (restarted := _restarted_at(snapshot)) is None else _age(now, restarted),
     )
+
+
+def _age(now: float, then: float) -> float:
+    return now - then if now >= then else math.inf
+
+
+def _asked_brokers(snapshot: Snapshot) -> Iterator[tuple[AuditRun, BrokersSide]]:
+    for run in snapshot.dual_write_audits:
+        side = audit_rows.brokers_of(run)
+        if side is not None:
+            yield run, side
+
+
+def _restarted_at(snapshot: Snapshot) -> float | None:
+    """When the journal last moved at a node that this service stopped or started."""
+    return max((each.changed_at for each in snapshot.road if reached(each) not in UNTOUCHED), default=None)
+
+
+def _is_rolling(snapshot: Snapshot) -> bool:
+    """A node is being restarted, failed, or waits for its turn behind others."""
+    begun = {each.roll for each in snapshot.road if reached(each) not in UNTOUCHED}
+    return any(each.step != RollStep.WHOLE for each in snapshot.road if each.roll in begun)
+
+
+def _of_brokers(run: AuditRun, side: BrokersSide, now: float) -> BrokersAudit:
+    silent = [each.broker for each in side.asked if each.problem]
+    ended = run.asked_at if run.finished_at is None else run.finished_at
+    return BrokersAudit(
+        id=run.id,
+        result=audit_rows.result_of_brokers(side),
+        missing=tuple(sorted({*silent, *side.not_asked})),
+        age_s=_age(now, ended),
+        asked_s=_age(now, run.asked_at),
+        said=_said_of_brokers(run, side),
+    )
+
+
+def _said_of_brokers(run: AuditRun, side: BrokersSide) -> str:
+    if side.problem:
+        return f"audit {run.id} read no broker: {side.problem}"
+    asked = sum(not each.problem for each in side.asked)
+    compared, different, not_read = (sum(getattr(each, key) for each in side.families) for key in _COUNTS)
+    said = f"audit {run.id}: {compared} keys of {asked} brokers, {different} different, {not_read} not read"
+    silent = [f"broker {each.broker} is silent ({each.problem})" for each in side.asked if each.problem][:3]
+    left_out = [f"brokers {side.not_asked} were being restarted"] if side.not_asked else []
+    return "; ".join((said, *silent, *left_out))
+
+
+def _wanted_after_a_roll(snapshot: Snapshot, evidence: ScheduledAudits) -> bool:
+    """A roll is over, and no audit has asked its brokers since."""
+    asked_s = evidence.brokers[0].asked_s if evidence.brokers else math.inf
+    return evidence.restarted_s is not None and asked_s > evidence.restarted_s and not _is_rolling(snapshot)
+
+
+def _brokers_newly_differ(evidence: ScheduledAudits, last: AuditRun) -> bool:
+    """The last audit is the first one in which a broker contradicts the log, or is silent."""
+    clean = [each.result == PASSED and not each.missing for each in evidence.brokers[:2]]
+    return bool(clean) and evidence.brokers[0].id == last.id and not clean[0] and all(clean[1:])
 
 
 def _seen(run: AuditRun, now: float) -> AuditObservation:
@@ -68,8 +138,10 @@ def said(run: AuditRun) -> str:
     return f"{said}: {run.problem}" if run.problem else said
 
 
-def schedule_findings(evidence: ScheduledAudits | None) -> tuple[Occurrence, ...]:
-    """What closes the gates forward, named."""
+def schedule_findings(
+    evidence: ScheduledAudits | None, now: float, accepted: Container[int] = ()
+) -> tuple[Occurrence, ...]:
+    """What closes the gates forward, named. accepted: brokers that need not answer."""
     if evidence is None or not evidence.every_s:
         return ()
     found = []
@@ -80,7 +152,19 @@ def schedule_findings(evidence: ScheduledAudits | None) -> tuple[Occurrence, ...
     if evidence.overdue_since is not None:
         since = datetime.fromtimestamp(evidence.overdue_since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         found.append(AUDIT_OVERDUE.found(since=since, every=f"{evidence.every_s:g}"))
-    return tuple(found)
+    if evidence.brokers_diverged:
+        second, first = evidence.brokers_diverged
+        found.append(BROKERS_DIVERGED.found(first=first.id, second=second.id, brokers=second.said))
+    return (*found, *_not_compared(evidence, now, accepted))
+
+
+def _not_compared(evidence: ScheduledAudits, now: float, accepted: Container[int]) -> Iterator[Occurrence]:
+    passed = evidence.brokers_passed(accepted)
+    at = evidence.since if passed is None else now - passed.age_s
+    if _age(now, at) > evidence.limit_s:
+        since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        why = evidence.brokers[0].said if evidence.brokers else "no audit has asked them yet"
+        yield BROKERS_NOT_COMPARED.found(since=since, why=why)
 
 
 class AuditSchedule:
@@ -138,7 +222,7 @@ class AuditSchedule:
         if known is None or known[1] != number:
             known = (self._steady() + self._wait(snapshot, last), number)
         evidence = scheduled_audits(snapshot, self._clock())
-        if evidence.every_s and evidence.overdue_since is not None:
+        if evidence.every_s and (evidence.overdue_since is not None or _wanted_after_a_roll(snapshot, evidence)):
             earliest = self._accepted.get(snapshot.id, -math.inf) + min(CONFIRM_S, self._every_s)
             known = (min(known[0], max(self._steady(), earliest)), number)
         self._due[snapshot.id] = known
@@ -150,6 +234,7 @@ class AuditSchedule:
             return self._chance.random() * min(FIRST_WITHIN_S, self._every_s / 2)
         runs = [audit_rows.result_of(run) for run in snapshot.dual_write_audits[:2]]
         again = runs[0] == INCOMPLETE or (runs[0] != PASSED and (len(runs) == 1 or runs[1] == PASSED))
+        again = again or _brokers_newly_differ(scheduled_audits(snapshot, self._clock()), last)
         pause = min(CONFIRM_S, self._every_s) if again else self._every_s
         gone = self._clock() - (last.finished_at or last.asked_at)
         return self._jittered(pause) - min(max(gone, 0.0), pause)

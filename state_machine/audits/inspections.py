@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,16 +20,19 @@ import structlog
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import INSPECTION_FAILED
+from migrator.fleet.roll import UNDER_WAY
 from migrator.node.observer.log_copy import LogFiles, followed_log
+from migrator.node.tools.third_side import REGISTERED
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
 from state_machine.children.commands import Runner
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
 from state_machine.clusters.observe import Observation, reader_of_inventory
 from state_machine.policy.audit_observations import PASSED
-from state_machine.policy.phase_table import phases_where
+from state_machine.policy.fleet_evidence import BROKERS
+from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.rows.audit_queries import CONFIRMATION, SCHEDULE
-from state_machine.rows.store import Snapshot, Store
+from state_machine.rows.store import Snapshot, Store, reached
 from state_machine.rows.tables import AuditRun
 from state_machine.settings import ServiceSettings
 from state_machine.trouble import named
@@ -69,6 +72,17 @@ def to_audit(inventory: ClusterInventory, look: Observation | None) -> Controlle
     """The controller with the newest log."""
     node = None if look is None else look.newest_log
     return next((each for each in inventory.controllers if each.node_id == node), inventory.controllers[0])
+
+
+def third_side(snapshot: Snapshot) -> tuple[str, ...]:
+    """Words of the command: every broker is asked, while log and ZooKeeper both have the cluster, but those that the
+    service restarts just now, or could not bring back.
+    """
+    if not PHASES[snapshot.phase].audited:
+        return ()
+    away = {each.node_id for each in snapshot.road if each.role == BROKERS and reached(each) in UNDER_WAY}
+    left_out = ("--without", ",".join(map(str, sorted(away)))) if away else ()
+    return ("--brokers", REGISTERED, *left_out)
 
 
 class Inspections:
@@ -215,18 +229,18 @@ class Inspections:
     async def _audit(self, snapshot: Snapshot, run: AuditRun) -> None:
         async with _Recorded(self._store, run, self._clock):
             await self._prune(snapshot)
-            look = (await self._store.away(self._store.snapshot, snapshot.id)).observation  # it may have waited
-            entry = to_audit(snapshot.inventory, look)
+            now = await self._store.away(self._store.snapshot, snapshot.id)  # it may have waited
+            entry = to_audit(snapshot.inventory, now.observation)
             out = self._home(snapshot) / "audits" / str(run.id)
             await asyncio.to_thread(move_aside, out)
             if run.purpose == CONFIRMATION and run.kraft:
                 await self._compare(snapshot.inventory, run, Path(run.kraft), out)
             elif entry.is_remote:
-                await self._compare_with_quorum(snapshot, run, out)
+                await self._compare_with_quorum(snapshot, run, out, third_side(now))
             else:
-                await self._compare(snapshot.inventory, run, Path(entry.data), out)
+                await self._compare(snapshot.inventory, run, Path(entry.data), out, brokers=third_side(now))
 
-    async def _compare_with_quorum(self, snapshot: Snapshot, run: AuditRun, out: Path) -> None:
+    async def _compare_with_quorum(self, snapshot: Snapshot, run: AuditRun, out: Path, brokers: Sequence[str]) -> None:
         """The controllers' directories are on other hosts: the log is read from the quorum, for this audit alone."""
         home = self._home(snapshot)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -239,7 +253,7 @@ class Inspections:
             files = await asyncio.to_thread(LogFiles, copy)
             reader = await asyncio.to_thread(reader_of_inventory, snapshot.inventory, files)
             async with followed_log(reader) as followed:
-                await self._compare(snapshot.inventory, run, copy, out, followed.confirm)
+                await self._compare(snapshot.inventory, run, copy, out, followed.confirm, brokers)
         finally:
             await asyncio.to_thread(shutil.rmtree, copy, ignore_errors=True)
             self._copies.discard(copy)
@@ -251,14 +265,17 @@ class Inspections:
         kraft: Path,
         out: Path,
         confirm: Callable[[], Awaitable[None]] | None = None,
+        brokers: Sequence[str] = (),
     ) -> None:
-        """confirm: raises when `kraft` was not what it should be for as long as the audit ran."""
+        """confirm: raises when `kraft` was not what it should be for as long as the audit ran. brokers: words of the
+        command that have them asked.
+        """
         await self._store.away(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         master = ("--master", self._settings.spark_master) if run.engine == "spark" else ()
         moved = ("--allow-moved",) if run.purpose in ("rehearsal", CONFIRMATION) else ()
         words = ("audit", "-z", inventory.zookeeper, "--kraft", str(kraft), "--engine", run.engine, "--out", str(out))
-        result = await self._run(*words, *master, *moved, *_secrets_of(inventory))
+        result = await self._run(*words, *master, *moved, *brokers, *_secrets_of(inventory))
         if run.engine == "spark":
             self._note(run.migration_id, result.note)
         if not isinstance(result.document, dict):

@@ -6,6 +6,7 @@ Elsewhere: how they are put together from rows, and when the next one is due (au
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,8 @@ PASSED: Final = "passed"
 DIVERGED: Final = "diverged"
 INCOMPLETE: Final = "incomplete"
 """Results of an audit; incomplete: no difference, but not everything was read, or it has no result."""
+LATE_INTERVALS: Final = 2
+"""So many intervals without a pass are a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,22 @@ class AuditObservation:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokersAudit:
+    """What brokers said in one finished audit, beside the log.
+
+    result: passed, diverged or incomplete, of the brokers that answered. missing: brokers that did not, or that were
+    left out as they were restarted. age_s: since it ended; asked_s: since it was requested.
+    """
+
+    id: int
+    result: str
+    missing: tuple[int, ...]
+    age_s: float
+    asked_s: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduledAudits:
     """What the audits of dual-write say together.
 
@@ -37,6 +56,8 @@ class ScheduledAudits:
     diverged: the last two that compared everything, newest first, when both diverged; else empty.
     passed_s: since the last pass, None when none passed yet.
     overdue_since: the last pass, or the begin of dual-write, when that is two intervals ago; else None.
+    brokers:     of the last audits those that asked brokers, newest first. since: when dual-write began.
+    restarted_s: since the service last led a restart; None: it led none.
     """
 
     every_s: float
@@ -45,6 +66,41 @@ class ScheduledAudits:
     diverged: tuple[int, ...] = ()
     passed_s: float | None = None
     overdue_since: float | None = None
+    brokers: tuple[BrokersAudit, ...] = ()
+    since: float = 0.0
+    restarted_s: float | None = None
+
+    @property
+    def limit_s(self) -> float:
+        """So old may the last pass be."""
+        return LATE_INTERVALS * self.every_s
+
+    @property
+    def brokers_diverged(self) -> tuple[BrokersAudit, ...]:
+        """The last two, newest first, when brokers contradicted the log in both; else empty."""
+        compared = [each for each in self.brokers if each.result != INCOMPLETE][:2]
+        return tuple(compared) if [each.result for each in compared] == [DIVERGED, DIVERGED] else ()
+
+    def brokers_passed(self, accepted: Container[int] = ()) -> BrokersAudit | None:
+        """The last one in which every broker said what the log says. accepted: those that need not answer."""
+        return next(
+            (
+                each
+                for each in self.brokers
+                if each.result == PASSED and all(broker in accepted for broker in each.missing)
+            ),
+            None,
+        )
+
+    def why_no_brokers(self, passed: BrokersAudit | None) -> str:
+        """Why this pass of brokers does not count now; empty: it does."""
+        if passed is None:
+            return "no audit has compared every broker yet"
+        if passed.age_s > self.limit_s:
+            return f"audit {passed.id}, the last one in which all of them passed, ended {passed.age_s:.0f} s ago"
+        if self.restarted_s is not None and passed.asked_s > self.restarted_s:
+            return f"the last restart was {self.restarted_s:.0f} s ago, audit {passed.id} {passed.asked_s:.0f} s ago"
+        return ""
 
 
 def schedule_checks(audits: ScheduledAudits | None) -> tuple[Condition, ...]:

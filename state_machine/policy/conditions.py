@@ -23,9 +23,10 @@ from migrator.findings.road import (
     NO_FLEET,
     SOAK_WITHOUT_DISK,
 )
-from migrator.findings.service import AUDIT_OVERDUE
+from migrator.findings.service import AUDIT_OVERDUE, BROKERS_DIVERGED, BROKERS_NOT_COMPARED
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition
+from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.facts.voters import has_what_is_committed
 from state_machine.policy.fleet_evidence import UNNAMED, FleetEvidence, Roll
@@ -344,6 +345,42 @@ def audit_is_fresh(evidence: Evidence) -> Condition:
     fresh = last.result == "passed" and last.age_s < AUDIT_FRESH_S
     said = f"{last.said} ({last.age_s:.0f} s ago)"
     return Condition("the last audit passed, under 10 minutes ago", fresh, said, (AUDIT_OVERDUE.code,))
+
+
+def need_not_answer(evidence: Evidence) -> dict[int, WaiverFact]:
+    """Brokers that were silent in an audit, and of which somebody accepted that."""
+    if evidence.audits is None or evidence.road is None:
+        return {}
+    missing = {each for seen in evidence.audits.brokers for each in seen.missing}
+    waivers = {each: evidence.road.waiver(BROKERS_NOT_COMPARED.code, each) for each in missing}
+    return {broker: found for broker, found in waivers.items() if found is not None}
+
+
+def brokers_agree(evidence: Evidence) -> tuple[Condition, ...]:
+    """The third side: every broker says what the log says, lately and since the last restart."""
+    audits, road = evidence.audits, fleet_evidence_of(evidence)
+    if audits is None or not audits.every_s:
+        return (Condition("brokers say what the log says", False, "no audit asks them", (BROKERS_NOT_COMPARED.code,)),)
+    last = audits.brokers[0] if audits.brokers else None
+    said = "no audit has asked brokers yet" if last is None else f"{last.said} ({last.age_s:.0f} s ago)"
+    accepted = need_not_answer(evidence)
+    passed = audits.brokers_passed(accepted)
+    why = audits.why_no_brokers(passed)
+    left_out = [] if passed is None else [(each, accepted[each]) for each in passed.missing]
+    told = [f"broker {each} is waived by {waiver.owner} ({waiver.reason})" for each, waiver in left_out]
+    diverged = Condition(
+        "no two audits in a row found brokers that contradict the log",
+        not audits.brokers_diverged,
+        said,
+        (BROKERS_DIVERGED.code,),
+    )
+    compared = Condition(
+        f"brokers said what the log says, in the last {audits.limit_s:g} s and since the last restart",
+        not why,
+        "; ".join(filter(None, (why, said, *told))),
+        (BROKERS_NOT_COMPARED.code,),
+    )
+    return or_waived(road, diverged), or_waived(road, compared)
 
 
 def backup_is_taken(road: FleetEvidence) -> Condition:

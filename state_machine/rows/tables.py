@@ -170,6 +170,7 @@ class ObservedNode(Base):
 class AuditRun(Base):
     """One audit. purpose: rehearsal, copy or demand. state: asked, running, done, failed (no result), or stopped
     (cut off: it says nothing, so `finished_at` stays empty and the audit before it still counts).
+    same: ZooKeeper and the log. brokers: what the third side said, without its differences; None: it was not asked.
     """
 
     __tablename__ = "audit_run"
@@ -193,10 +194,14 @@ class AuditRun(Base):
     problem: Mapped[str] = mapped_column(Text)
     idempotency_key: Mapped[str | None]
     fingerprint: Mapped[str | None]
+    brokers: Mapped[dict[str, Any] | None] = mapped_column(default=None)
 
 
 class AuditDifference(Base):
-    """One field of one key that differs; `rule` names why an expected one is meant."""
+    """One field of one key that differs; `rule` names why an expected one is meant.
+
+    broker: whose word it is that differs from the log; None: ZooKeeper's. on_broker, alone: of such a one.
+    """
 
     __tablename__ = "audit_difference"
 
@@ -209,6 +214,9 @@ class AuditDifference(Base):
     zookeeper: Mapped[Any] = mapped_column(JSON)
     log: Mapped[Any] = mapped_column(JSON)
     rule: Mapped[str] = mapped_column(Text)
+    broker: Mapped[int | None] = mapped_column(default=None)
+    on_broker: Mapped[Any] = mapped_column(JSON, nullable=True, default=None)
+    alone: Mapped[str] = mapped_column(default="")
 
 
 class FindingRow(Base):

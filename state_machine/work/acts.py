@@ -30,7 +30,7 @@ from state_machine.evidence.of_gates import asked_by
 from state_machine.evidence.of_gates import evidence as evidence_at
 from state_machine.finish.before_finalize import is_begun
 from state_machine.finish.own_znodes import OwnZnodes
-from state_machine.policy.conditions import fleet_evidence_of
+from state_machine.policy.conditions import fleet_evidence_of, need_not_answer
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
@@ -145,7 +145,7 @@ class Acts:
         road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
         beside = (
-            *schedule_findings(evidence.audits),
+            *schedule_findings(evidence.audits, self._clock(), need_not_answer(evidence)),
             *_unconfirmed(snapshot, evidence),
             *road,
             *self._clock_set_back(),

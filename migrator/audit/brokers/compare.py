@@ -1,7 +1,8 @@
 """Compare what one broker says with what the log says, key by key and field by field.
 
 In:   a `BrokerReading`, and the log's facts.
-Out:  how many keys of each family were compared and how that ended; each difference, with the broker's value.
+Out:  a `ComparedBroker`: how many keys of each family were compared and how that ended; each difference, with the
+      broker's value.
 Elsewhere: asking (node/brokers/what_they_say.py), whether a difference counts and which side stands alone
 (node/tools/third_side.py).
 Rules: only what a broker can tell is compared. Of a topic that is another one there, nothing below it is told. A log
@@ -11,6 +12,7 @@ on its disks of which the metadata log knows nothing is a difference, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.audit.brokers.answers import ALL_BROKERS, ITERATIONS, LOGS, BrokerReading
@@ -39,26 +41,40 @@ MISSING_IN_LOG: Final = "missing in log"
 NOT_READ: Final = "not read"
 
 
-class BrokerComparison:
-    """Counts and differences of one broker, in the making."""
+@dataclass(slots=True)
+class ComparedBroker:
+    """What is kept of a broker once it was compared: its answers are not. told: families that it told."""
 
+    broker: int
+    kraft: bool
+    told: frozenset[str]
+    counts: dict[str, FamilyCount] = field(
+        default_factory=lambda: {family: FamilyCount(family) for family in BROKER_FAMILIES}
+    )
+    differences: list[BrokerDifference] = field(default_factory=list)
+
+
+def compare_broker(reading: BrokerReading, log: LogFacts, fingerprints: SecretFingerprints) -> ComparedBroker:
+    return _Comparison(reading, log, fingerprints).run()
+
+
+class _Comparison:
     def __init__(self, reading: BrokerReading, log: LogFacts, fingerprints: SecretFingerprints) -> None:
         self._reading = reading
         self._log = log
         self._fingerprints = fingerprints
-        self.counts = {family: FamilyCount(family) for family in BROKER_FAMILIES}
-        self.differences: list[BrokerDifference] = []
+        self._found = ComparedBroker(reading.broker, reading.kraft, frozenset(reading.facts))
 
-    def run(self) -> BrokerComparison:
+    def run(self) -> ComparedBroker:
         for family, reason in self._reading.problems.items():
-            self.counts[family].count(KeyOutcome.NOT_READ)
-            self.differences.append(
+            self._found.counts[family].count(KeyOutcome.NOT_READ)
+            self._found.differences.append(
                 BrokerDifference(self._reading.broker, family, "", "", NOT_READ, None, None, reason=reason)
             )
         for family in BROKER_FAMILIES:
             if family in self._reading.facts:
                 self._family(family, self._reading.facts[family])
-        return self
+        return self._found
 
     def _family(self, family: str, told: Mapping[str, Facts]) -> None:
         expected = dict(self._expected(family))
@@ -66,8 +82,8 @@ class BrokerComparison:
             if self._is_of_another_topic(family, key):
                 continue
             found = list(self._key(family, key, told.get(key), expected.get(key)))
-            self.counts[family].count(KeyOutcome.DIFFERENT if found else KeyOutcome.EQUAL)
-            self.differences += found
+            self._found.counts[family].count(KeyOutcome.DIFFERENT if found else KeyOutcome.EQUAL)
+            self._found.differences += found
 
     def _is_of_another_topic(self, family: str, key: str) -> bool:
         """A partition of a topic that the broker does not know under this id: the topic is the difference."""

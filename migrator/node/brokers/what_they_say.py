@@ -2,9 +2,10 @@
 
 In:   addresses of any brokers, how to speak to brokers, and the log's facts: leader epochs and topic ids are asked
       about, not told.
-Out:  a `BrokerReading` of each broker that answers, and by broker id why there is none.
+Out:  a `BrokerReading` of each broker that answers, one at a time, and by broker id why there is none.
 Elsewhere: what is compared (audit/brokers), when a difference counts (node/tools/third_side.py).
-Rules: brokers are asked beside each other, each over one connection, and nothing is changed. A broker in ZooKeeper mode
+Rules: a few brokers are asked beside each other, each over one connection, and nothing is changed. Of 100,000
+partitions an answer takes 100 MB here, so none is kept. A broker in ZooKeeper mode
 answers questions about configuration, quotas and credentials from ZooKeeper at each call, so it is not asked these: it
 would be no side of its own.
 Source: Kafka 3.9 `KafkaApis`, `ReplicaManager.readFromLog` (a Fetch names a topic id; a log of another one refuses it),
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from migrator.audit.brokers.answers import (
@@ -43,7 +44,7 @@ from migrator.audit.normalise import (
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
 from migrator.findings.finding import words_of
 from migrator.node.transport.broker_client import BrokerConnection
-from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
+from migrator.node.transport.client_security import ClientSecurity
 from migrator.wire.messages.configs import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -74,7 +75,8 @@ from migrator.wire.schema import declaration_of
 
 CLIENT_ID: Final = "zk2kraft-audit"
 ANSWER_S: Final = 30.0
-BROKERS_AT_ONCE: Final = 16
+BROKERS_AT_ONCE: Final = 4
+"""Their answers are in memory beside each other."""
 PARTITIONS_AT_ONCE: Final = 10_000
 """In one Fetch or OffsetForLeaderEpoch."""
 TOPICS_AT_ONCE: Final = 500
@@ -111,38 +113,40 @@ LEADS: Final = {NOT_LEADER: "it does not lead", FENCED_LEADER_EPOCH: "later", UN
 ANOTHER: Final = "another one"
 
 
-Readings = tuple[dict[int, BrokerReading], dict[int, str]]
-
-
 async def read_brokers(
     bootstrap: Sequence[tuple[str, int]],
     log: LogFacts,
-    security: ClientSecurity = PLAINTEXT,
+    security: ClientSecurity,
+    take: Callable[[BrokerReading], None],
+    *,
     only: Iterable[int] | None = None,
-) -> Readings:
-    """Ask them, and answer by broker id. A broker that the others do not name, as it is fenced, names itself at its own
-    address.
+    without: Collection[int] = (),
+) -> dict[int, str]:
+    """Ask them, hand each reading to `take`, and return why there is none, by broker id. A broker that the others do
+    not name, as it is fenced, names itself at its own address.
 
-    only: these; None: all that have replicas, or are alive. Raises OSError when no address answers.
+    only: these; None: all that have replicas, or are alive, but those of `without`. Raises OSError when no address
+    answers.
     """
     alive = await _alive(bootstrap, security)
-    wanted = set(alive) | with_replicas(log) if only is None else set(only)
+    wanted = (set(alive) | with_replicas(log) if only is None else set(only)) - set(without)
     limit = asyncio.Semaphore(BROKERS_AT_ONCE)
-    found: dict[int, BrokerReading] = {}
     silent = dict.fromkeys(wanted - set(alive), "no broker names it as alive")
 
     async def one(broker: int) -> None:
         connection = BrokerConnection(*alive[broker], CLIENT_ID, security)
         async with limit:
             try:
-                found[broker] = await _Questions(broker, connection, log).reading()
+                reading = await _Questions(broker, connection, log).reading()
             except Exception as error:
                 silent[broker] = reason_of(error)
+                return
             finally:
                 connection.close()
+            take(reading)
 
     await asyncio.gather(*(one(each) for each in sorted(wanted & set(alive))))
-    return found, silent
+    return silent
 
 
 def reason_of(error: BaseException) -> str:

@@ -87,12 +87,20 @@ def sweep(directory: Path) -> None:
                     shutil.rmtree(left, ignore_errors=True)
 
 
+def host_and_port(text: str) -> tuple[str, int]:
+    """Of `HOST:PORT`, where the host may be `[an IPv6 address]`. Raises ValueError."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text.strip()!r} is no HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
 def voters_at(addresses: str) -> Sequence[VoterAddress]:
     """Addresses without ids, as voters whose ids are not known: -1, -2 and so on. Raises Z2K-4117."""
     found = []
     for number, each in enumerate(addresses.split(","), 1):
-        host, _, port = each.strip().rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65535:
-            raise LOG_NOT_COPIED.error(reason=f"{each.strip()!r} is no HOST:PORT")
-        found.append(VoterAddress(-number, host.strip("[]"), int(port)))
+        try:
+            found.append(VoterAddress(-number, *host_and_port(each)))
+        except ValueError as error:
+            raise LOG_NOT_COPIED.error(reason=str(error)) from None
     return found

@@ -20,11 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.audit.brokers.answers import LOGS, BrokerReading
-from migrator.audit.brokers.compare import (
-    BROKER_FAMILIES,
-    NOT_READ,
-    BrokerComparison,
-)
+from migrator.audit.brokers.compare import BROKER_FAMILIES, NOT_READ, ComparedBroker, compare_broker
 from migrator.audit.compare import (
     DIFFERENCES_SHOWN,
     MOVED_ON,
@@ -38,7 +34,8 @@ from migrator.audit.compare import (
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.normalise import LogFacts
 from migrator.findings.audit import AUDIT_CANNOT_READ
-from migrator.node.brokers.what_they_say import Readings, read_brokers
+from migrator.node.brokers.what_they_say import read_brokers
+from migrator.node.tools.log_of_quorum import host_and_port
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 
 LOOKS_AFTER_S: Final = (0.5, 1.0, 2.0)
@@ -49,25 +46,43 @@ MOVED: Final = MOVED_ON
 """Of a rehearsal: ZooKeeper went on since it was copied, and the broker with it."""
 
 
+REGISTERED: Final = "registered"
+PLAIN: Final = 0
+"""`security_protocol` of a listener without TLS and SASL. Source: Kafka `SecurityProtocol.PLAINTEXT`."""
+
 ReadFacts = Callable[[], LogFacts]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersAsked:
-    """bootstrap: `HOST:PORT[,...]` of brokers. security: how the audit speaks to all of them."""
+    """bootstrap: `HOST:PORT[,...]` of brokers, or `registered`: where the log says that they listen.
+
+    security: how the audit speaks to all of them. listener: of those that they registered; "": the plain one.
+    without:  ids of brokers that are not asked, as they are known to be down.
+    """
 
     bootstrap: str
     security: ClientSecurity = PLAINTEXT
+    listener: str = ""
+    without: frozenset[int] = frozenset()
 
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
+    def addresses(self, facts: LogFacts) -> list[tuple[str, int]]:
         """Raises Z2K-5001."""
-        found = []
-        for each in self.bootstrap.split(","):
-            host, _, port = each.strip().rpartition(":")
-            if not host or not port.isdecimal() or int(port) > 65535:
-                raise AUDIT_CANNOT_READ.error(what="the brokers", reason=f"{each.strip()!r} is no HOST:PORT")
-            found.append((host.strip("[]"), int(port)))
+        if self.bootstrap != REGISTERED:
+            try:
+                return [host_and_port(each) for each in self.bootstrap.split(",")]
+            except ValueError as error:
+                raise AUDIT_CANNOT_READ.error(what="the brokers", reason=str(error)) from None
+        found = [
+            (each.host, each.port)
+            for broker, record in sorted(facts.registered.items())
+            if broker not in self.without
+            for each in record.end_points
+            if (each.name == self.listener if self.listener else each.security_protocol == PLAIN)
+        ]
+        if not found:
+            where = f"listener {self.listener}" if self.listener else "plain listener (give --controller FILE)"
+            raise AUDIT_CANNOT_READ.error(what="the brokers", reason=f"no broker is registered with a {where}")
         return found
 
 
@@ -83,30 +98,33 @@ def third_side(
     Raises Z2K-5001 when none answers.
     """
     began = time.monotonic()
-    bootstrap, security = asked.addresses, asked.security
     fingerprints = SecretFingerprints()
     facts = read_log()
+    found: dict[int, ComparedBroker] = {}
 
-    def asked_now(only: list[int] | None = None) -> Readings:
+    def ask(take: Callable[[BrokerReading], None], only: list[int] | None = None) -> dict[int, str]:
+        reading = read_brokers(asked.addresses(facts), facts, asked.security, take, only=only, without=asked.without)
         try:
-            return asyncio.run(read_brokers(bootstrap, facts, security, only))
+            return asyncio.run(reading)
         except OSError as error:
             raise AUDIT_CANNOT_READ.error(what="the brokers", reason=str(error)) from error
 
-    readings, silent = asked_now()
-    found = {each: BrokerComparison(reading, facts, fingerprints).run() for each, reading in readings.items()}
+    def first(reading: BrokerReading) -> None:
+        found[reading.broker] = compare_broker(reading, facts, fingerprints)
+
+    def once_more(reading: BrokerReading) -> None:
+        now = compare_broker(reading, facts, fingerprints)
+        found[reading.broker] = _settled(found[reading.broker], now)
+
+    silent = ask(first)
     for seconds in looks_after_s:
-        again = [broker for broker, each in found.items() if _may_settle(each)]
+        again = [broker for broker, each in found.items() if broker not in silent and _may_settle(each)]
         if not again:
             break
         time.sleep(seconds)
         facts = read_log()
-        newer, gone = asked_now(again)
-        silent |= gone
-        for broker in again:
-            if broker in newer:
-                found[broker] = _settled(found[broker], BrokerComparison(newer[broker], facts, fingerprints).run())
-    return _report(found, readings, silent, list(two_sides), time.monotonic() - began)
+        silent |= ask(once_more, again)
+    return _report(found, silent, asked.without, list(two_sides), time.monotonic() - began)
 
 
 def _stays(each: BrokerDifference) -> tuple[object, ...]:
@@ -120,11 +138,11 @@ def _place(each: BrokerDifference) -> tuple[int, str, str, int]:
     return BROKER_FAMILIES.index(each.family), each.key, each.field_, each.broker
 
 
-def _may_settle(comparison: BrokerComparison) -> bool:
-    return any(each.kind != NOT_READ for each in comparison.differences)
+def _may_settle(compared: ComparedBroker) -> bool:
+    return any(each.kind != NOT_READ for each in compared.differences)
 
 
-def _settled(before: BrokerComparison, now: BrokerComparison) -> BrokerComparison:
+def _settled(before: ComparedBroker, now: ComparedBroker) -> ComparedBroker:
     """What differs in both looks, and in both by the same word of the broker; all else is on its way and is equal."""
     stayed = {_stays(each) for each in before.differences}
     moving = [each for each in now.differences if each.kind != NOT_READ and _stays(each) not in stayed]
@@ -138,9 +156,9 @@ def _settled(before: BrokerComparison, now: BrokerComparison) -> BrokerCompariso
 
 
 def _report(
-    found: dict[int, BrokerComparison],
-    readings: dict[int, BrokerReading],
+    found: dict[int, ComparedBroker],
     silent: dict[int, str],
+    without: Iterable[int],
     two_sides: list[Difference],
     seconds: float,
 ) -> BrokersSide:
@@ -161,14 +179,15 @@ def _report(
     ).items():
         families[family].different -= count
         families[family].expected += count
-    modes = {broker: "KRaft" if reading.kraft else "ZooKeeper" for broker, reading in readings.items()}
+    modes = {broker: "KRaft" if compared.kraft else "ZooKeeper" for broker, compared in found.items()}
     asked = [AskedBroker(each, modes.get(each, ""), silent.get(each, "")) for each in sorted({*modes, *silent})]
     return BrokersSide(
         asked=asked,
         families=[each for each in families.values() if each.compared],
         differences=named[:DIFFERENCES_SHOWN],
         seconds=round(seconds, 3),
-        zookeeper_alone=_zookeeper_alone(two_sides, differences, readings),
+        zookeeper_alone=_zookeeper_alone(two_sides, differences, found.values()),
+        not_asked=sorted(without),
         left_off=max(len(named) - DIFFERENCES_SHOWN, 0),
     )
 
@@ -193,14 +212,14 @@ def _alone(each: BrokerDifference, two_sides: dict[tuple[str, str, str], Differe
 
 
 def _zookeeper_alone(
-    two_sides: Iterable[Difference], differences: Iterable[BrokerDifference], readings: dict[int, BrokerReading]
+    two_sides: Iterable[Difference], differences: Iterable[BrokerDifference], found: Iterable[ComparedBroker]
 ) -> list[str]:
     """Where brokers have the family at all, and none of them contradicts the log."""
     contradicted = {(each.family, each.key) for each in differences}
-    told = {family for reading in readings.values() for family in reading.facts}
-    found: list[Any] = [
+    told = {family for each in found for family in each.told}
+    alone: list[Any] = [
         " ".join(filter(None, (each.family, each.key, each.field_)))
         for each in two_sides
         if each.kind != NOT_READ and each.family in told and (each.family, each.key) not in contradicted
     ]
-    return sorted(set(found))[:DIFFERENCES_SHOWN]
+    return sorted(set(alone))[:DIFFERENCES_SHOWN]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import pytest
 
 from migrator.audit.brokers.answers import LOGS, BrokerReading, acl_facts, broker_config_facts, quota_facts, scram_facts
-from migrator.audit.brokers.compare import BrokerComparison
+from migrator.audit.brokers.compare import compare_broker
 from migrator.audit.compare import MOVED_ON, AuditReport, BrokersSide, Difference, FamilyCount
 from migrator.audit.fingerprints import HIDDEN, SecretFingerprints
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts, id_text
@@ -29,10 +29,13 @@ from migrator.wire.messages.configs import (
 )
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
+    BrokerEndpoint,
     ClientQuotaRecord,
     ConfigRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
 from migrator.wire.messages.security import (
@@ -110,7 +113,7 @@ def add(family: str, key: str, facts_: dict[str, Any]) -> Spoil:
 
 
 def compared(reading: BrokerReading, log: LogFacts | None = None) -> list[tuple[str, str, str, str]]:
-    found = BrokerComparison(reading, log or a_log(), SecretFingerprints()).run()
+    found = compare_broker(reading, log or a_log(), SecretFingerprints())
     return [(each.family, each.key, each.field_, each.kind) for each in found.differences]
 
 
@@ -122,7 +125,7 @@ def test_a_broker_that_has_everything_differs_in_nothing(broker: int) -> None:
 
 def test_of_a_broker_in_zookeeper_mode_only_what_it_is_a_side_of_is_compared() -> None:
     facts = {family: told for family, told in says().items() if family in (TOPICS, PARTITIONS, LOGS, ACLS)}
-    found = BrokerComparison(BrokerReading(1, kraft=False, facts=facts), a_log(), SecretFingerprints()).run()
+    found = compare_broker(BrokerReading(1, kraft=False, facts=facts), a_log(), SecretFingerprints())
     assert found.differences == []
     assert {name for name, counts in found.counts.items() if counts.compared} == {TOPICS, PARTITIONS, LOGS, ACLS}
 
@@ -218,12 +221,21 @@ class Played:
         self.asked: list[set[int] | None] = []
 
     async def __call__(
-        self, bootstrap: Sequence[tuple[str, int]], log: LogFacts, security: Any, only: Iterable[int] | None = None
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        log: LogFacts,
+        security: Any,
+        take: Callable[[BrokerReading], None],
+        *,
+        only: Iterable[int] | None,
+        without: Collection[int],
     ) -> Any:
         self.asked.append(None if only is None else set(only))
         facts = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        wanted = facts if only is None else {each: facts[each] for each in only}
-        return {each: BrokerReading(each, kraft=True, facts=told) for each, told in wanted.items()}, dict(self.silent)
+        for each, told in facts.items():
+            if each not in without and (only is None or each in only):
+                take(BrokerReading(each, kraft=True, facts=told))
+        return dict(self.silent)
 
 
 def with_epoch(value: int) -> dict[int, dict[str, dict[str, Any]]]:
@@ -287,17 +299,17 @@ def test_a_silent_broker_and_a_family_that_is_refused_are_not_read(monkeypatch: 
     ]
     refused = BrokerReading(1, kraft=True, facts=copy.deepcopy(says()), problems={ACLS: "error 31"})
     del refused.facts[ACLS]
-    found = BrokerComparison(refused, a_log(), SecretFingerprints()).run()
+    found = compare_broker(refused, a_log(), SecretFingerprints())
     assert [(each.family, each.kind, each.reason) for each in found.differences] == [(ACLS, "not read", "error 31")]
 
 
 def test_brokers_that_all_fall_silent_between_two_looks_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(with_epoch(3))
 
-    async def then_nobody(*given: Any) -> Any:
+    async def then_nobody(*given: Any, **named: Any) -> Any:
         if played.asked:
             raise OSError("no broker answers: k1:9092: connection refused")
-        return await played(*given)
+        return await played(*given, **named)
 
     monkeypatch.setattr(module, "read_brokers", then_nobody)
     with pytest.raises(FindingError, match=r"Z2K-5001 .*connection refused"):
@@ -310,16 +322,43 @@ def test_what_two_sides_said_stays_where_no_broker_can_be_read() -> None:
     def nobody(*given: Any) -> BrokersSide:
         raise AUDIT_CANNOT_READ.error(what="the brokers", reason="connection refused")
 
-    report = _with_brokers(two, nobody, "", None)
-    assert (report.families, report.same, report.exit_code) == (two.families, False, 2)
-    assert report.brokers is not None
-    assert "connection refused" in report.brokers.problem
+    def faulty(*given: Any) -> BrokersSide:
+        raise KeyError("orders")
+
+    for third, said in ((nobody, "connection refused"), (faulty, "KeyError")):
+        report = _with_brokers(two, third, "", None)
+        assert (report.families, report.same, report.exit_code) == (two.families, False, 2)
+        assert report.brokers is not None
+        assert said in report.brokers.problem
 
 
 @pytest.mark.parametrize("addresses", ["k1", "k1:port", "", "k1:9092,", "k1:99999"])
 def test_what_is_no_address_is_said(addresses: str) -> None:
     with pytest.raises(FindingError, match="Z2K-5001"):
         third_side(BrokersAsked(addresses), a_log)
+
+
+def test_a_broker_that_is_left_out_is_named_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(with_epoch(3))
+    monkeypatch.setattr(module, "read_brokers", played)
+    side = third_side(BrokersAsked("k1:9092", without=frozenset({2})), a_log, looks_after_s=(0.0,))
+    assert (side.same, side.not_asked, [each.broker for each in side.asked]) == (True, [2], [1])
+
+
+def test_addresses_are_those_that_brokers_registered() -> None:
+    """Of one listener, and of no broker that is left out; one that left the cluster is asked no more."""
+    log = a_log()
+    for broker in (1, 2, 3):
+        inside = BrokerEndpoint("INSIDE", f"b{broker}", 9093, 1)
+        log.apply(
+            RegisterBrokerRecord(broker_id=broker, end_points=(inside, BrokerEndpoint("OUT", "gate", 9000 + broker)))
+        )
+    log.apply(UnregisterBrokerRecord(broker_id=3))
+    asked = BrokersAsked("registered", listener="INSIDE", without=frozenset({2}))
+    assert asked.addresses(log) == [("b1", 9093)]
+    assert BrokersAsked("registered").addresses(log) == [("gate", 9001), ("gate", 9002)], "the plain one"
+    with pytest.raises(FindingError, match=r"Z2K-5001 .*listener OTHER"):
+        BrokersAsked("registered", listener="OTHER").addresses(log)
 
 
 def test_no_broker_that_answers_is_not_read() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -419,6 +419,12 @@ PASSED_AUDIT: dict[str, Any] = {
     "kraft": {"offset": 9, "epoch": 1},
     "engine": "quick",
 }
+BROKERS_SAY_SO: dict[str, Any] = {
+    "asked": [{"broker": each, "mode": "ZooKeeper", "problem": ""} for each in range(3)],
+    "families": [{**FAMILIES[0], "compared": 9, "equal": 9}],
+    "differences": [],
+    "seconds": 0.1,
+}
 REHEARSED = {"topics": 3, "partitions": 12, "znodes": 48, "records": 20, "total_seconds": 0.1}
 
 
@@ -432,6 +438,17 @@ def a_difference(key: str = "orders-0", rule: str = "") -> dict[str, Any]:
         "log": [1, 2],
         "rule": rule,
     }
+
+
+def brokers_differ(broker: int = 2, *silent: int) -> dict[str, Any]:
+    """One broker has an older epoch; `silent` ones gave no answer. broker: -1: none differs."""
+    found = {"broker": broker, "family": "partitions", "key": "orders-0", "field": "leader_epoch", "kind": "changed"}
+    found |= {"on_broker": 3, "log": 4, "alone": "broker", "reason": ""}
+    differ = int(broker >= 0)
+    asked = [{**each, "problem": "refused" if each["broker"] in silent else ""} for each in BROKERS_SAY_SO["asked"]]
+    families = [{**FAMILIES[0], "compared": 9, "equal": 9 - differ, "different": differ}]
+    side = {**BROKERS_SAY_SO, "asked": asked, "families": families, "differences": [found] * differ}
+    return {**PASSED_AUDIT, "same": False, "brokers": side}
 
 
 def red_audit(*keys: str) -> dict[str, Any]:
@@ -458,7 +475,10 @@ class FakeRunner:
 
     async def run(self, *arguments: str, limit_s: float) -> Result:
         self.runs.append(arguments)
-        return self.results[arguments[0]]
+        result = self.results[arguments[0]]
+        if "--brokers" not in arguments or not isinstance(result.document, dict):
+            return result
+        return replace(result, document={"brokers": BROKERS_SAY_SO, **result.document})
 
     def count(self, command: str) -> int:
         return sum(run[0] == command for run in self.runs)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
+from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED, BROKERS_DIVERGED, BROKERS_NOT_COMPARED
+from migrator.fleet.roll import RollStep
 from state_machine.audits import audit_rows
+from state_machine.audits.audit_schedule import schedule_findings
 from state_machine.children.commands import Result
+from state_machine.facts.accepted import WaiverFact
 from state_machine.policy.audit_observations import schedule_checks
+from state_machine.policy.conditions import brokers_agree
+from state_machine.policy.fleet_evidence import BROKERS, Roll
 from state_machine.policy.gates import rollback_is_possible
 from state_machine.policy.phases import Phase
 from state_machine.rows.observations import findings
-from state_machine.rows.tables import AuditRun
-from tests.unit.state_machine.fakes import FAMILIES, PASSED_AUDIT, a_difference, red_audit
+from state_machine.rows.tables import AuditRun, JournalRow
+from tests.unit.state_machine.fakes import FAMILIES, PASSED_AUDIT, a_difference, brokers_differ, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world
 
 EVERY_S = 900.0
@@ -254,3 +260,118 @@ def test_a_fault_of_ours_leaves_no_audit_that_runs_for_ever(world: World) -> Non
     asyncio.run(story())
     assert {run.state for run in runs(world)} == {"failed"}
     assert "Z2K-4103" in codes(world)
+
+
+# --- the third side ---------------------------------------------------------------------------------------
+
+
+def broker_checks(world: World) -> set[str]:
+    return {code for check in brokers_agree(world.evidence) if not check.holds for code in check.codes}
+
+
+def asked_brokers(world: World) -> list[tuple[str, ...]]:
+    """What each audit so far said of brokers in its words, oldest first."""
+    found = [run for run in world.runner.runs if run[0] == "audit"]
+    return [tuple(word for word in run if word in ("--brokers", "registered", "--without")) for run in found]
+
+
+def test_audits_ask_brokers_from_dual_write_on_and_one_pass_opens_the_way(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        assert asked_brokers(world) == [()], "before the takeover no broker has what the log says"
+        assert broker_checks(world) == {BROKERS_NOT_COMPARED.code}
+        await an_audit(world)
+
+    asyncio.run(story())
+    assert asked_brokers(world)[-1] == ("--brokers", "registered")
+    assert broker_checks(world) == set()
+    assert schedule_findings(world.evidence.audits, world.clock()) == ()
+
+
+def test_two_audits_in_a_row_with_a_broker_that_contradicts_the_log_close_the_way_forward_alone(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        await an_audit(world)
+        await an_audit(world, Result(1, brokers_differ(2), ""))
+        assert BROKERS_DIVERGED.code not in codes(world) | broker_checks(world)
+        await an_audit(world, Result(1, brokers_differ(2), ""))
+        assert BROKERS_DIVERGED.code in codes(world) & broker_checks(world)
+        assert rollback_is_possible(world.evidence).holds
+        await an_audit(world)
+
+    asyncio.run(story())
+    assert results(world) == ["passed"] * 4, "ZooKeeper and the log were equal in all of them"
+    first, second = runs(world)[1:3]
+    assert second.asked_at - first.asked_at < 120, "a first difference is looked at again soon"
+    assert BROKERS_DIVERGED.code not in codes(world) | broker_checks(world)
+    told = audit_rows.differences(world.store, first.id, cursor=0, limit=10)
+    assert [(each.broker, each.key, each.on_broker, each.log, each.alone) for each in told] == [
+        (2, "orders-0", 3, 4, "broker")
+    ]
+
+
+def test_a_broker_that_never_answers_closes_the_way_until_somebody_accepts_it(world: World) -> None:
+    silent = Result(2, brokers_differ(-1, 1), "")
+
+    async def story() -> None:
+        await world.to_dual_write()
+        for _ in range(4):
+            await an_audit(world, silent)
+
+    asyncio.run(story())
+    assert results(world)[0] == "passed", "ways back do not ask it"
+    assert BROKERS_NOT_COMPARED.code in codes(world) & broker_checks(world)
+    known = world.evidence
+    assert known.road is not None
+    waived = WaiverFact(BROKERS_NOT_COMPARED.code, 1, "its host is gone", "Ada", world.clock() + 3600)
+    accepted = replace(known, road=replace(known.road, waivers=(waived,)))
+    assert all(check.holds for check in brokers_agree(accepted))
+    assert "waived by Ada" in brokers_agree(accepted)[1].message
+    other = replace(known, road=replace(known.road, waivers=(replace(waived, node=2),)))
+    assert not all(check.holds for check in brokers_agree(other)), "another broker's waiver is none"
+
+
+def test_a_pass_of_before_the_last_restart_does_not_count_and_the_next_audit_comes_soon(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        await an_audit(world)
+        assert broker_checks(world) == set()
+        await world.rounds(6, seconds=10.0)
+        with world.store.writing() as session:
+            session.add(restarted(world, RollStep.STARTED))
+        assert broker_checks(world) == {BROKERS_NOT_COMPARED.code}
+        await world.rounds(12, seconds=10.0)
+        assert len(runs(world)) == 1, "a roll goes on"
+        with world.store.writing() as session:
+            row = session.get_one(JournalRow, (world.id, Roll.KRAFT, 1))
+            row.step, row.changed_at = RollStep.WHOLE, world.clock()
+        await world.rounds(8, seconds=10.0)
+
+    asyncio.run(story())
+    assert len(runs(world)) == 2
+    assert broker_checks(world) == set()
+
+
+def restarted(world: World, step: RollStep) -> JournalRow:
+    return JournalRow(
+        migration_id=world.id,
+        roll=Roll.KRAFT,
+        node_id=1,
+        role=BROKERS,
+        rack="",
+        step=step,
+        path="/etc/kafka/server.properties",
+        changed_at=world.clock(),
+    )
+
+
+def test_a_broker_that_is_being_restarted_is_left_out(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        with world.store.writing() as session:
+            session.add(restarted(world, RollStep.STOPPED))
+        await an_audit(world)
+
+    asyncio.run(story())
+    said = next(run for run in reversed(world.runner.runs) if run[0] == "audit")
+    assert said[said.index("--without") + 1] == "1"

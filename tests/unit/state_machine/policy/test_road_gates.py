@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from state_machine.facts.accepted import Limits, WaiverFact
 from state_machine.facts.canary import CanaryFact, CanaryFigures
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
-from state_machine.policy.audit_observations import AuditObservation, ScheduledAudits
+from state_machine.policy.audit_observations import AuditObservation, BrokersAudit, ScheduledAudits
 from state_machine.policy.fleet_evidence import (
     FilesObserved,
     FleetEvidence,
@@ -99,10 +100,15 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         driver_state="DUAL_WRITE",
         holder=Holder.OURS,
         holder_id=3000,
-        audits=ScheduledAudits(every_s=900.0, last=audit, passed_s=30.0),
+        audits=ScheduledAudits(every_s=900.0, last=audit, passed_s=30.0, brokers=(of_brokers(),)),
         road=FleetEvidence(**fields),
     )
     return replace(known, **changes)
+
+
+def of_brokers(number: int = 7, result: str = "passed", **fields: Any) -> BrokersAudit:
+    seen = BrokersAudit(id=number, result=result, missing=(), age_s=30.0, asked_s=31.0, said=f"audit {number}")
+    return replace(seen, **fields)
 
 
 def closed(verdict: Verdict) -> list[str]:
@@ -349,3 +355,44 @@ def test_a_line_of_a_gate_names_five_changes_and_counts_the_others() -> None:
     many = RestartsObserved(5.0, changes=tuple(replace(LOST, said=f"change {each}") for each in range(12)))
     (found,) = may_roll_brokers(evidence({"restarts": many})).failed
     assert found.message.endswith("Z2K-1058 change 4; and 7 more")
+
+
+@pytest.mark.parametrize(
+    ("brokers", "restarted_s", "code", "said"),
+    [
+        ((), None, "Z2K-4066", "no audit has compared every broker yet"),
+        ((of_brokers(age_s=1801.0),), None, "Z2K-4066", "ended 1801 s ago"),
+        ((of_brokers(),), 30.5, "Z2K-4066", "the last restart was 30 s ago, audit 7 31 s ago"),
+        ((of_brokers(missing=(2,)),), None, "Z2K-4066", "no audit has compared every broker yet"),
+        ((of_brokers(result="incomplete"),), None, "Z2K-4066", "no audit has compared every broker yet"),
+        ((of_brokers(9, "diverged"), of_brokers(8, "diverged"), of_brokers(7)), None, "Z2K-4065", "audit 9"),
+        (
+            (of_brokers(9, "diverged"), of_brokers(8, "incomplete"), of_brokers(7, "diverged"), of_brokers(6)),
+            None,
+            "Z2K-4065",
+            "audit 9",
+        ),
+    ],
+    ids=["never", "too old", "before the restart", "one silent", "one refuses", "twice", "a silent one between"],
+)  # fmt: skip
+@pytest.mark.parametrize("gate", [may_roll_brokers, may_replace_controllers, finalize_evidence])
+def test_no_step_forward_where_brokers_are_not_known_to_say_what_the_log_says(
+    gate: Callable[[Evidence], Verdict],
+    brokers: tuple[BrokersAudit, ...],
+    restarted_s: float | None,
+    code: str,
+    said: str,
+) -> None:
+    known = evidence()
+    assert known.audits is not None
+    found = gate(replace(known, audits=replace(known.audits, brokers=brokers, restarted_s=restarted_s)))
+    closed_by = [each for each in found.conditions if not each.holds and code in each.codes]
+    assert len(closed_by) == 1
+    assert said in closed_by[0].message
+
+
+def test_one_difference_of_a_broker_or_a_restart_before_the_audit_closes_nothing() -> None:
+    known = evidence()
+    assert known.audits is not None
+    seen = replace(known.audits, brokers=(of_brokers(8, "diverged"), of_brokers(7)), restarted_s=40.0)
+    assert may_roll_brokers(replace(known, audits=seen)).holds

@@ -19,6 +19,7 @@ from sqlalchemy import text
 
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError
+from state_machine.audits import audit_rows
 from state_machine.clusters.observe import ControllerObservation, Observation
 from state_machine.facts.nodes import AboutNode
 from state_machine.policy.outcome import Blocked, Waiting
@@ -79,7 +80,7 @@ def test_a_database_of_a_later_release_is_refused(tmp_path: Path) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(FindingError, match=r"Z2K-4016 .*a later release wrote it \(schema 9999; .* up to 0004\)"):
+    with pytest.raises(FindingError, match=r"Z2K-4016 .*a later release wrote it \(schema 9999; .* up to 0005\)"):
         open_database(url)
     assert copies_of(tmp_path / "new.db") == []
 
@@ -106,7 +107,7 @@ def test_a_file_is_copied_before_its_schema_changes_and_the_copy_opens_as_it_was
         assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
         assert opened.execute("SELECT number FROM noted").fetchall() == [(7,)]
     with closing(sqlite3.connect(file)) as opened:
-        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0004",)]
+        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0005",)]
     copy.replace(file)
     open_database(url).dispose()
     assert len(copies_of(file)) == 1, "put back and upgraded again: copied again"
@@ -126,6 +127,26 @@ def assert_values(url: str) -> None:
     assert found.drifted == (AboutNode("controller", 3001, "/etc/controller.properties"),)
     assert (found.code, found.guards[0].code, found.guards[0].read_at) == ("Z2K-4207", "Z2K-7042", 0.0)
     assert found.baseline == FILES_OF_0003["baseline"]
+
+
+def test_an_audit_of_an_earlier_release_asked_no_broker(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    migration = text(
+        "INSERT INTO migration (id, name, inventory, created_at, created_by, phase, since, version, waiting) "
+        "VALUES (1, 'orders', '{}', 1.0, 'Ada', 'SOAK', 1.0, 1, '')"
+    )
+    run = text(
+        "INSERT INTO audit_run (id, migration_id, purpose, engine, state, who, asked_at, families, seconds, position, "
+        "problem) VALUES (5, 1, 'schedule', 'quick', 'done', 'service', 1.0, '[]', '{}', '{}', '')"
+    )
+    difference = text(
+        "INSERT INTO audit_difference (audit_id, number, family, key, field, kind, zookeeper, log, rule) "
+        "VALUES (5, 0, 'topics', 'orders', 'id', 'changed', '1', '2', '')"
+    )
+    with closing(Store.open(make_schema(url, "0004", migration, run, difference))) as opened:
+        assert audit_rows.brokers_of(audit_rows.audit(opened, 5)) is None
+        (found,) = audit_rows.differences(opened, 5, cursor=0, limit=9)
+    assert (found.broker, found.on_broker, found.alone, found.log) == (None, None, "", 2)
 
 
 def test_a_new_database_is_not_copied(tmp_path: Path) -> None:
