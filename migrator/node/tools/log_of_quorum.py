@@ -88,7 +88,7 @@ def sweep(directory: Path) -> None:
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Of `HOST:PORT`, where the host may be `[an IPv6 address]`. Raises ValueError."""
+    """Read `HOST:PORT`, where the host may be `[an IPv6 address]`. Raises ValueError."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{text.strip()!r} is no HOST:PORT")
