@@ -25,13 +25,14 @@ from state_machine.facts.approvals import ApprovalNow
 from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll, RollbackPlan
 from state_machine.policy.phase_table import PHASES, GoesBack
 from state_machine.policy.phases import Phase
+from state_machine.policy.rolls import ROLLS
 from state_machine.rollback import controllers_back
 from state_machine.rollback.left_out import left_out, nodes_left_out, without_answer
 from state_machine.rows.documents import FILES, LIMITS, FilesDocument, document
 from state_machine.rows.store import Snapshot, reached
 from state_machine.rows.tables import JournalRow
 
-BROKER_ROLLS: Final = (Roll.JOIN, Roll.KRAFT, Roll.BACK, Roll.ORIGINAL)
+BROKER_ROLLS: Final = tuple(roll for roll, row in ROLLS.items() if row.role == BROKERS)
 """In the order in which a broker goes through them."""
 WITH_FILE: Final = frozenset({RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK})
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 
 EVERY_S = 8
 PLANTED = "/config/clients/planted"
-OF_AUDITS = {"Z2K-4025", "Z2K-4026"}
+OF_AUDITS = {"Z2K-4025", "Z2K-4026", "Z2K-4065", "Z2K-4066"}
 """Other conditions of this gate stay closed here: this service has no inventory of nodes."""
 
 
@@ -52,6 +52,9 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         service.step("advance", "DUAL_WRITE", to="DUAL_WRITE")
 
         wait_for(lambda: why_not(service, result="passed", diverged_twice=False), "an audit passed")
+        wait_for(lambda: why_not(service, brokers="passed"), "and every broker says what the log says")
+        asked = service.get()["audits"][0]["brokers"]["asked"]
+        assert [each["mode"] for each in asked] == ["ZooKeeper"] * len(cluster.brokers), asked
         wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), "all audited")
         cluster.zk.create(PLANTED, json.dumps({"version": 1, "config": {"producer_byte_rate": "4711"}}).encode())
         wait_for(lambda: why_not(service, result="diverged", diverged_twice=True, differences=1), "two diverged")
@@ -68,6 +71,12 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         service.start()
         assert "Z2K-4025" in codes(service), "a restart forgets nothing"
         cluster.zk.delete(PLANTED)
+        cluster.brokers[2].kill()
+        wait_for(
+            lambda: None if "Z2K-4066" in found(service) & codes(service) else str(found(service)), "one is silent"
+        )
+        service.wait_open("rollback")
+        cluster.brokers[2].start()
         wait_for(lambda: why_not(service, result="passed", diverged_twice=False), "it passed again")
         wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), "the finding is gone")
         service.step("rollback", "ROLLED_BACK")
