@@ -230,10 +230,10 @@ class RoadStage:
         self.advance("ROLLING_BROKERS")
         self.advance("REPLACING_CONTROLLERS")
         self._wait_phase("SOAK")
-        self.kills.meet("SOAK", "after")
+        self._meet("SOAK", "after")
         self.advance("FINALIZING")
         self.wait_view(lambda view: None if view["phase"] == "COMPLETED" else self._why_not_completed(view))
-        self.kills.meet("COMPLETED", "after")
+        self._meet("COMPLETED", "after")
         return self._wait_phase("COMPLETED")
 
     def until_killed(self) -> None:
@@ -244,7 +244,7 @@ class RoadStage:
 
         for phase in ("ROLLING_BROKERS", "REPLACING_CONTROLLERS"):
             self.wait_view(lambda view, phase=phase: None if done() else self._why_not_open(view, phase))  # type: ignore[misc]
-            self.kills.meet(phase, "at")
+            self._meet(phase, "at")
             if done():
                 return
             self.advance(phase)
@@ -253,9 +253,9 @@ class RoadStage:
         self.wait_view(
             lambda view: None if done() or view["phase"] == "SOAK" else f"{view['phase']}: {view['waiting']}"
         )
-        self.kills.meet("SOAK", "after")
+        self._meet("SOAK", "after")
         self.wait_view(lambda view: None if done() else self._why_not_open(view, "FINALIZING"))
-        self.kills.meet("FINALIZING", "at")
+        self._meet("FINALIZING", "at")
 
     def assert_one_at_a_time(self) -> None:
         """Never two nodes down by us, and every kill did what it should."""
@@ -285,7 +285,7 @@ class RoadStage:
         that before the request was accepted or before it was carried out.
         """
         self.wait_view(lambda view: self._why_not_open(view, phase))
-        self.kills.meet(phase, "at")
+        self._meet(phase, "at")
         if phase == "FINALIZING" and self.kills.wants(INTENT):
             threading.Thread(target=self._watch_intent, name="intent", daemon=True).start()
         ends = time.monotonic() + STEP_DEADLINE_S
@@ -302,7 +302,7 @@ class RoadStage:
                 break
             closed = ended["verdict"] is not None and not ended["verdict"]["holds"]
             assert self.kills.happened or closed, f"{phase}: {ended['state']}: {ended['answer']}"
-        self.kills.meet(phase, "after")
+        self._meet(phase, "after")
 
     def step(self, phase: str) -> None:
         """As `advance`, where nobody is killed: a gate may close for a moment, for a heartbeat that comes late."""
@@ -365,6 +365,14 @@ class RoadStage:
         with self._killing:
             self.service.process.kill()
             self._dead.set()
+
+    def _meet(self, point: str, when: str) -> None:
+        """A victim may be waited for that only the service starts, so a dead service comes back meanwhile."""
+        met = threading.Thread(target=self.kills.meet, args=(point, when), name=f"{when} {point}", daemon=True)
+        met.start()
+        while met.is_alive():
+            self._alive()
+            met.join(0.5)
 
     def _alive(self) -> None:
         """A new life of the service, on the same directory and port; it may be killed while it starts."""
