@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from migrator.lab.demo.report import ClusterFigures
+from migrator.lab.demo.report import ClusterFigures, agree
 from migrator.lab.demo.run import Options
 from migrator.lab.traffic.proof import ReaderReport
 from migrator.lab.traffic.status import TrafficStatus
@@ -89,6 +89,8 @@ def full_problems(report: FullReport, options: Options) -> list[str]:
     audits = [each for each in report.audits if each["state"] == "done"]
     if audits and not any(each["passed"] for each in audits if each["purpose"] in ("schedule", "demand")):
         found.append("no audit of dual-write passed")
+    if audits and not any(map(agree, audits)):
+        found.append("no audit found every broker equal to the log")
     return found
 
 

@@ -151,6 +151,8 @@ def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
     found = [f"outside reader: {name}: {', '.join(first)}" for name, first in report.outside_reader.bad.items()]
     judged = [each for each in report.audits if not _not_waited_for(each)]
     found += [f"audit {each['id']} ({each['purpose']}) did not pass" for each in judged if not each["passed"]]
+    in_dual_write = [each for each in judged if each["purpose"] == "demand"]
+    found += [f"audit {each['id']}: brokers: {what_brokers_said(each)}" for each in in_dual_write if not agree(each)]
     if report.traffic.acknowledged < acknowledged_least:
         found.append(f"{report.traffic.acknowledged} of {acknowledged_least} records were acknowledged")
     if report.traffic.lost:
@@ -159,6 +161,21 @@ def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
     if report.rollback.brokers_restarted:
         found.append(f"{report.rollback.brokers_restarted} brokers were restarted by the rollback")
     return [*found, *_audits_left_out(report.audits)]
+
+
+def agree(audit: dict[str, Any]) -> bool:
+    """Every broker was asked, answered, and said what the log says."""
+    side = audit.get("brokers") or {"result": "", "asked": [], "not_asked": []}
+    return side["result"] == "passed" and not side["not_asked"] and not any(each["problem"] for each in side["asked"])
+
+
+def what_brokers_said(audit: dict[str, Any]) -> str:
+    side = audit.get("brokers")
+    if side is None:
+        return "they were not asked"
+    silent = [f"{each['broker']}: {each['problem']}" for each in side["asked"] if each["problem"]]
+    words = [f"{len(side['asked']) - len(silent)} brokers: {side['result']}", side["problem"], *silent]
+    return "; ".join(filter(None, words))
 
 
 def notes(report: DemoReport) -> list[str]:

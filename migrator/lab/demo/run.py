@@ -48,6 +48,7 @@ from migrator.lab.demo.report import (
     notes,
     problems,
     versions,
+    what_brokers_said,
 )
 from migrator.lab.ours import OurController, our_quorum
 from migrator.lab.servers.artifacts import Artifacts
@@ -433,7 +434,8 @@ class Demo:
         audit = self.service.audit(self.migration, self.engine)
         compared = sum(family["compared"] for family in audit["families"])
         verdict = "both sides are equal" if audit["passed"] else f"the audit did not pass: {audit['problem']}"
-        self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}")
+        brokers = what_brokers_said(audit)
+        self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}; {brokers}")
         return audit
 
     def _note(self, change: DemoChange) -> None:

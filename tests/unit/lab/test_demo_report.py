@@ -47,7 +47,19 @@ def a_stretch(
 
 
 def an_audit(number: int, purpose: str, *, passed: bool = True) -> dict[str, Any]:
-    return {"id": number, "purpose": purpose, "passed": passed, "state": "done", "families": []}
+    return {
+        "id": number,
+        "purpose": purpose,
+        "passed": passed,
+        "state": "done",
+        "families": [],
+        "brokers": of_brokers() if purpose == "demand" else None,
+    }
+
+
+def of_brokers(result: str = "passed", problem: str = "") -> dict[str, Any]:
+    asked = [{"broker": 0, "mode": "ZooKeeper", "problem": ""}, {"broker": 1, "mode": "ZooKeeper", "problem": problem}]
+    return {"result": result, "asked": asked, "not_asked": [], "problem": ""}
 
 
 AUDITS = [an_audit(1, "rehearsal"), an_audit(2, "demand"), an_audit(3, "demand")]
@@ -197,6 +209,18 @@ REDS: dict[str, tuple[dict[str, Any], str]] = {
         "takeover: no record was acknowledged",
     ),
     "an audit left out": ({"audits": AUDITS[:2]}, "1 of 2 audits were made in dual-write"),
+    "a broker that contradicts": (
+        {"audits": [*AUDITS[:2], an_audit(3, "demand") | {"brokers": of_brokers("diverged")}]},
+        "audit 3: brokers: 2 brokers: diverged",
+    ),
+    "a broker that is silent": (
+        {"audits": [*AUDITS[:2], an_audit(3, "demand") | {"brokers": of_brokers(problem="refused")}]},
+        "audit 3: brokers: 1 brokers: passed; 1: refused",
+    ),
+    "brokers that nobody asked": (
+        {"audits": [*AUDITS[:2], an_audit(3, "demand") | {"brokers": None}]},
+        "audit 3: brokers: they were not asked",
+    ),
     "the rehearsal's audit left out": ({"audits": AUDITS[1:]}, "the rehearsal was not audited"),
     "an audit that did not pass": (
         {"audits": [*AUDITS[:2], an_audit(3, "demand", passed=False)]},
