@@ -55,8 +55,8 @@ def _of_brokers(observed: ScheduledAudits) -> dict[str, float]:
     """The third side. A broker that is silent is no pass."""
     if not observed.brokers:
         return {}
-    last, passed = observed.brokers[0], observed.brokers_passed()
-    known = {"brokers_passed": float(last.result == PASSED and not last.missing)}
+    passed = next((each for each in observed.brokers if each.is_well()), None)
+    known = {"brokers_passed": float(observed.brokers[0].is_well())}
     return known if passed is None else {**known, "brokers_passed_age_seconds": passed.age_s}
 
 

@@ -88,12 +88,12 @@ def _is_rolling(snapshot: Snapshot) -> bool:
 
 
 def _of_brokers(run: AuditRun, side: BrokersSide, now: float) -> BrokersAudit:
-    silent = [each.broker for each in side.asked if each.problem]
     ended = run.asked_at if run.finished_at is None else run.finished_at
     return BrokersAudit(
         id=run.id,
         result=audit_rows.result_of_brokers(side),
-        missing=tuple(sorted({*silent, *side.not_asked})),
+        silent=tuple(each.broker for each in side.asked if each.problem),
+        left_out=tuple(side.not_asked),
         age_s=_age(now, ended),
         asked_s=_age(now, run.asked_at),
         said=_said_of_brokers(run, side),
@@ -119,7 +119,7 @@ def _wanted_after_a_roll(snapshot: Snapshot, evidence: ScheduledAudits) -> bool:
 
 def _brokers_newly_differ(evidence: ScheduledAudits, last: AuditRun) -> bool:
     """The last audit is the first one in which a broker contradicts the log, or is silent."""
-    clean = [each.result == PASSED and not each.missing for each in evidence.brokers[:2]]
+    clean = [each.is_well() for each in evidence.brokers[:2]]
     return bool(clean) and evidence.brokers[0].id == last.id and not clean[0] and all(clean[1:])
 
 
@@ -159,7 +159,8 @@ def schedule_findings(
 
 
 def _not_compared(evidence: ScheduledAudits, now: float, accepted: Container[int]) -> Iterator[Occurrence]:
-    passed = evidence.brokers_passed(accepted)
+    """A roll of hours leaves brokers out all the time, and that is nothing to call somebody for."""
+    passed = next((each for each in evidence.brokers if each.is_well(accepted)), None)
     at = evidence.since if passed is None else now - passed.age_s
     if _age(now, at) > evidence.limit_s:
         since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

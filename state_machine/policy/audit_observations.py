@@ -36,16 +36,25 @@ class AuditObservation:
 class BrokersAudit:
     """What brokers said in one finished audit, beside the log.
 
-    result: passed, diverged or incomplete, of the brokers that answered. missing: brokers that did not, or that were
-    left out as they were restarted. age_s: since it ended; asked_s: since it was requested.
+    result: passed, diverged or incomplete, of the brokers that answered. silent: those that did not. left_out: those
+    that the service was restarting. age_s: since it ended; asked_s: since it was requested.
     """
 
     id: int
     result: str
-    missing: tuple[int, ...]
+    silent: tuple[int, ...]
+    left_out: tuple[int, ...]
     age_s: float
     asked_s: float
     said: str
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        return (*self.silent, *self.left_out)
+
+    def is_well(self, accepted: Container[int] = ()) -> bool:
+        """Nothing is wrong with brokers. accepted: those that need not answer."""
+        return self.result == PASSED and all(each in accepted for each in self.silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +92,8 @@ class ScheduledAudits:
 
     def brokers_passed(self, accepted: Container[int] = ()) -> BrokersAudit | None:
         """The last one in which every broker said what the log says. accepted: those that need not answer."""
-        return next(
-            (
-                each
-                for each in self.brokers
-                if each.result == PASSED and all(broker in accepted for broker in each.missing)
-            ),
-            None,
-        )
+        whole = (each for each in self.brokers if all(broker in accepted for broker in each.left_out))
+        return next((each for each in whole if each.is_well(accepted)), None)
 
     def why_no_brokers(self, passed: BrokersAudit | None) -> str:
         """Why this pass of brokers does not count now; empty: it does."""

@@ -23,7 +23,14 @@ from state_machine.policy.gates import rollback_is_possible
 from state_machine.policy.phases import Phase
 from state_machine.rows.observations import findings
 from state_machine.rows.tables import AuditRun, JournalRow
-from tests.unit.state_machine.fakes import FAMILIES, PASSED_AUDIT, a_difference, brokers_differ, red_audit
+from tests.unit.state_machine.fakes import (
+    BROKERS_SAY_SO,
+    FAMILIES,
+    PASSED_AUDIT,
+    a_difference,
+    brokers_differ,
+    red_audit,
+)
 from tests.unit.state_machine.world import Clock, World, a_world
 
 EVERY_S = 900.0
@@ -329,6 +336,20 @@ def test_a_broker_that_never_answers_closes_the_way_until_somebody_accepts_it(wo
     assert "waived by Ada" in brokers_agree(accepted)[1].message
     other = replace(known, road=replace(known.road, waivers=(replace(waived, node=2),)))
     assert not all(check.holds for check in brokers_agree(other)), "another broker's waiver is none"
+
+
+def test_a_roll_of_hours_is_nothing_to_call_somebody_for(world: World) -> None:
+    """Each audit leaves out the broker that is restarted just then: no finding, and no step forward either."""
+    left_out = Result(0, {**PASSED_AUDIT, "brokers": {**BROKERS_SAY_SO, "not_asked": [1]}}, "")
+
+    async def story() -> None:
+        await world.to_dual_write()
+        for _ in range(4):
+            await an_audit(world, left_out)
+
+    asyncio.run(story())
+    assert BROKERS_NOT_COMPARED.code not in codes(world)
+    assert broker_checks(world) == {BROKERS_NOT_COMPARED.code}
 
 
 def test_a_pass_of_before_the_last_restart_does_not_count_and_the_next_audit_comes_soon(world: World) -> None:

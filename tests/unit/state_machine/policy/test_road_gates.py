@@ -107,7 +107,8 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
 
 
 def of_brokers(number: int = 7, result: str = "passed", **fields: Any) -> BrokersAudit:
-    seen = BrokersAudit(id=number, result=result, missing=(), age_s=30.0, asked_s=31.0, said=f"audit {number}")
+    said = f"audit {number}"
+    seen = BrokersAudit(id=number, result=result, silent=(), left_out=(), age_s=30.0, asked_s=31.0, said=said)
     return replace(seen, **fields)
 
 
@@ -363,7 +364,8 @@ def test_a_line_of_a_gate_names_five_changes_and_counts_the_others() -> None:
         ((), None, "Z2K-4066", "no audit has compared every broker yet"),
         ((of_brokers(age_s=1801.0),), None, "Z2K-4066", "ended 1801 s ago"),
         ((of_brokers(),), 30.5, "Z2K-4066", "the last restart was 30 s ago, audit 7 31 s ago"),
-        ((of_brokers(missing=(2,)),), None, "Z2K-4066", "no audit has compared every broker yet"),
+        ((of_brokers(silent=(2,)),), None, "Z2K-4066", "no audit has compared every broker yet"),
+        ((of_brokers(left_out=(2,)),), None, "Z2K-4066", "no audit has compared every broker yet"),
         ((of_brokers(result="incomplete"),), None, "Z2K-4066", "no audit has compared every broker yet"),
         ((of_brokers(9, "diverged"), of_brokers(8, "diverged"), of_brokers(7)), None, "Z2K-4065", "audit 9"),
         (
@@ -373,7 +375,7 @@ def test_a_line_of_a_gate_names_five_changes_and_counts_the_others() -> None:
             "audit 9",
         ),
     ],
-    ids=["never", "too old", "before the restart", "one silent", "one refuses", "twice", "a silent one between"],
+    ids=["never", "too old", "before the restart", "silent", "left out", "one refuses", "twice", "silent between"],
 )  # fmt: skip
 @pytest.mark.parametrize("gate", [may_roll_brokers, may_replace_controllers, finalize_evidence])
 def test_no_step_forward_where_brokers_are_not_known_to_say_what_the_log_says(
