@@ -8,13 +8,14 @@ Rules: what is not known has no figure. A zero in its place would be taken for g
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from api.nodes import broker_views, failed_nodes, standing_of, without_controller_s
 from api.views import dual_write_lag
 from state_machine.evidence.of_gates import evidence
-from state_machine.policy.audit_observations import PASSED, ScheduledAudits
+from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED, ScheduledAudits
 from state_machine.policy.outcome import Blocked
 from state_machine.rows.store import Store
 
@@ -52,12 +53,12 @@ def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> M
 
 
 def _of_brokers(observed: ScheduledAudits) -> dict[str, float]:
-    """The third side. A broker that is silent is no pass."""
-    if not observed.brokers:
-        return {}
-    passed = next((each for each in observed.brokers if each.is_well()), None)
-    known = {"brokers_passed": float(observed.brokers[0].is_well())}
-    return known if passed is None else {**known, "brokers_passed_age_seconds": passed.age_s}
+    """The third side. Of brokers that were being restarted nothing is known, and they count in neither figure."""
+    known = {} if observed.brokers_passed is None else {"brokers_passed_age_seconds": observed.brokers_passed.age_s}
+    if observed.brokers:
+        said = Counter(each.result for each in observed.brokers[0].brokers)
+        known |= {"brokers_diverged": float(said[DIVERGED]), "brokers_incomplete": float(said[INCOMPLETE])}
+    return known
 
 
 def _of_audits(observed: ScheduledAudits | None) -> dict[str, float | None]:

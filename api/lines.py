@@ -39,8 +39,6 @@ from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.policy.phases import Phase
 from state_machine.policy.undo import IRREVERSIBLE
 
-BROKER_COUNTS: Final = ("compared", "different", "not_read")
-
 MOVING: Final = phases_where(lambda row: row.moving)
 NO_RETURN_SAYS: Final = PHASES[Phase.FINALIZING].undo.does
 
@@ -225,7 +223,7 @@ def audit_line(observed: AuditScheduleView, now: float) -> str:
         ago = span(now - observed.finished_at)
         last = f"audit {observed.last} {observed.result} {ago} ago, {observed.differences} different"
     due = "now" if observed.next_at is None or observed.next_at <= now else f"in {span(observed.next_at - now)}"
-    brokers = f"; brokers {observed.brokers}: {observed.brokers_said}" if observed.brokers else ""
+    brokers = f"; brokers {observed.brokers} ({observed.brokers_said})" if observed.brokers else ""
     return f"audits  {last}{brokers}; the next one {due}"
 
 
@@ -243,15 +241,7 @@ def audit_lines(audit: AuditView) -> list[str]:
 def _broker_lines(side: BrokersView | None) -> Iterator[str]:
     if side is None:
         return
-    compared, different, not_read = (sum(getattr(each, key) for each in side.families) for key in BROKER_COUNTS)
-    answered = sum(not each.problem for each in side.asked)
-    yield (
-        f"     {answered} brokers: {side.result} {side.problem}".rstrip()
-        + f"; {compared} keys compared, {different} different, {not_read} not read"
-    )
-    yield from (f"     broker {each.broker} gave no answer: {each.problem}" for each in side.asked if each.problem)
-    if side.not_asked:
-        yield f"     not asked, as they were being restarted: {', '.join(map(str, side.not_asked))}"
+    yield f"     brokers: {side.result}; {side.said}"
     yield from (f"     ZooKeeper stands alone: {each}" for each in side.zookeeper_alone)
 
 

@@ -293,7 +293,13 @@ class FamilyView(BaseModel):
 class AskedBrokerView(BaseModel):
     broker: int = Field(description="id of the broker")
     mode: Literal["ZooKeeper", "KRaft", ""] = Field(description="how it runs; empty: it gave no answer")
+    result: Literal["passed", "diverged", "incomplete"] = Field(
+        description="it says what the log says, contradicts it, or did not tell all"
+    )
     problem: str = Field(description="why it gave no answer; empty: it did")
+    compared: int = Field(description="keys compared")
+    different: int = Field(description="keys in which it contradicts the log")
+    refused: str = Field(description="the first kind of metadata that it did not tell, and why; empty: it told all")
 
 
 class AuditView(BaseModel):
@@ -326,8 +332,9 @@ class BrokersView(BaseModel):
     """What brokers say beside the log, of all of them together."""
 
     result: Literal["passed", "diverged", "incomplete"] = Field(
-        description="of brokers that answered: all say what the log says, some contradict it, or not all was read"
+        description="all say what the log says, some contradict it, or not all was read"
     )
+    said: str = Field(description="the same in words, with the first brokers that are not well")
     asked: list[AskedBrokerView] = Field(description="every broker that was asked")
     not_asked: list[int] = Field(description="brokers that were being restarted, so that they were not asked")
     families: list[FamilyView] = Field(description="one line per kind of metadata; keys of all brokers")
@@ -335,11 +342,6 @@ class BrokersView(BaseModel):
     seconds: float = Field(description="how long it took")
     problem: str = Field(description="why no broker was read")
     left_off: int = Field(description="how many differences its report does not carry")
-
-    @property
-    def complete(self) -> bool:
-        """Every broker was asked, answered, and says what the log says."""
-        return self.result == "passed" and not self.not_asked and not any(each.problem for each in self.asked)
 
 
 class AuditScheduleView(BaseModel):
@@ -373,7 +375,9 @@ class DifferenceView(BaseModel):
     kind: str = Field(description="changed, missing in zookeeper, missing in log, other in snapshot, or not read")
     zookeeper: Any = Field(description="the value in ZooKeeper")
     log: Any = Field(description="the value in the log")
-    rule: str = Field(description="the rule that expects it; of a snapshot, what it says; empty when there is none")
+    rule: str = Field(
+        description="the rule that expects it; of a snapshot, what it says; of a broker, why it was not read"
+    )
     broker: int | None = Field(default=None, description="the broker that differs from the log; none: ZooKeeper does")
     on_broker: Any = Field(default=None, description="the value on that broker")
     alone: Literal["broker", "log", "each", ""] = Field(

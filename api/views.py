@@ -51,11 +51,11 @@ from migrator.findings.finding import Occurrence
 from migrator.http.addresses import DIFFERENCES, LINKED, MIGRATION
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Verdict
-from state_machine.audits.audit_rows import audits, brokers_of, left_off_of, result_of, result_of_brokers
+from state_machine.audits.audit_rows import audits, brokers_of, left_off_of, result_of
 from state_machine.evidence.of_gates import evidence
 from state_machine.finish.zookeeper_end import end_text
 from state_machine.policy.audit_observations import PASSED
-from state_machine.policy.conditions import APPROVAL_S
+from state_machine.policy.conditions import APPROVAL_S, accepted_brokers
 from state_machine.policy.fleet_evidence import Roll, RollbackPlan
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import OutcomeKind, Waiting
@@ -259,7 +259,7 @@ def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditSchedule
     if observed.audits is None:
         return None
     last = snapshot.dual_write_audits[0] if snapshot.dual_write_audits else None
-    brokers = observed.audits.brokers
+    side = next((found for run in snapshot.dual_write_audits if (found := brokers_of(run)) is not None), None)
     return AuditScheduleView.model_validate(
         {
             "every_s": observed.audits.every_s,
@@ -271,9 +271,9 @@ def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditSchedule
             "passed_at": snapshot.audit_passed_at,
             "diverged_twice": bool(observed.audits.diverged),
             "overdue": observed.audits.overdue_since is not None,
-            "brokers": brokers[0].result if brokers else None,
-            "brokers_said": brokers[0].said if brokers else "",
-            "brokers_diverged_twice": bool(observed.audits.brokers_diverged),
+            "brokers": None if side is None else side.outcome,
+            "brokers_said": "" if side is None else side.words,
+            "brokers_diverged_twice": bool(observed.audits.brokers_diverged(accepted_brokers(observed))),
         }
     )
 
@@ -418,7 +418,10 @@ def _brokers_view(run: AuditRun) -> BrokersView | None:
     if side is None:
         return None
     told = {name: value for name, value in msgspec.structs.asdict(side).items() if name != "differences"}
-    return BrokersView.model_validate({**msgspec.to_builtins(told), "result": result_of_brokers(side)})
+    asked = [{**msgspec.structs.asdict(each), "result": each.outcome} for each in side.asked]
+    return BrokersView.model_validate(
+        {**msgspec.to_builtins(told), "asked": asked, "result": side.outcome, "said": side.words}
+    )
 
 
 def event_view(event: PhaseEvent) -> EventView:

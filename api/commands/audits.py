@@ -89,9 +89,12 @@ def _third_side(brokers: str | None, controller: Path | None, without: str) -> T
 
     What is wrong with that file is a problem of the third side, and keeps nobody from comparing the two others.
     """
+    from migrator.findings.audit import AUDIT_CANNOT_READ
+
+    if brokers is None and without:
+        raise AUDIT_CANNOT_READ.error(what="the brokers", reason="--without is about --brokers, which is not given")
     if brokers is None:
         return None
-    from migrator.findings.audit import AUDIT_CANNOT_READ
     from migrator.node.config.properties import read_config
     from migrator.node.tools.third_side import BrokersAsked, third_side
     from migrator.node.transport.client_security import client_security
@@ -123,8 +126,8 @@ def _print_brokers(side: BrokersSide) -> None:
     if side.problem:
         print(printable(f"not read: {side.problem}"))
     for asked in side.asked:
-        if asked.problem:
-            print(printable(f"not read: broker {asked.broker}: {asked.problem}"))
+        if asked.problem or asked.refused:
+            print(printable(f"not read: broker {asked.broker}: {asked.problem or asked.refused}"))
     for each in side.differences[:LINES_MAX]:
         what = " ".join(filter(None, (each.family, each.key, each.field_)))
         alone = {"broker": "the broker stands alone", "log": "the log stands alone", "each": "all three differ"}

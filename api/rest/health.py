@@ -43,8 +43,9 @@ GAUGES: Final = {
     "zk2kraft_audit_next_seconds": "time until the next audit of dual-write; below 0: it is due",
     "zk2kraft_audit_diverged_twice": "1 while the last two audits of dual-write diverged (Z2K-4025)",
     "zk2kraft_audit_overdue": "1 while no audit passed for two intervals (Z2K-4026)",
-    "zk2kraft_audit_brokers_passed": "1 when every broker said what the log says in the last audit that asked them",
-    "zk2kraft_audit_brokers_passed_age_seconds": "time since every broker said what the log says",
+    "zk2kraft_audit_brokers_diverged": "brokers that contradict the log, in the last audit that asked them",
+    "zk2kraft_audit_brokers_incomplete": "brokers that gave no answer or did not tell all, in that audit",
+    "zk2kraft_audit_brokers_passed_age_seconds": "time since every broker was asked and said what the log says",
 }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -40,6 +40,9 @@ DIFFERENCES_SHOWN: Final = 1_000
 
 DIFFERENCES_BYTES_MAX: Final = 8 << 20
 """Of either as JSON: one difference may hold a topic's whole assignment, and reports go through pipes and databases."""
+
+BROKERS_NAMED: Final = 3
+"""In one line of text; all of them are in the report."""
 
 LOOKS_MAX: Final = 4
 """A live cluster is looked at again until what differs is the same as the look before; after this many it counts."""
@@ -399,12 +402,33 @@ class BrokerDifference(msgspec.Struct, frozen=True, rename={"field_": "field"}):
     reason: str = ""
 
 
+class BrokerOutcome(StrEnum):
+    """What became of one broker."""
+
+    PASSED = "passed"
+    DIVERGED = "diverged"
+    INCOMPLETE = "incomplete"
+
+
 class AskedBroker(msgspec.Struct, frozen=True):
-    """mode: `ZooKeeper` or `KRaft`; "" for one that gave no answer, and then why."""
+    """mode: `ZooKeeper` or `KRaft`; "" for one that gave no answer, and then why (`problem`).
+
+    compared, different: keys. refused: the first family that it did not tell, and why; empty: it told all.
+    """
 
     broker: int
     mode: str
     problem: str = ""
+    compared: int = 0
+    different: int = 0
+    refused: str = ""
+
+    @property
+    def outcome(self) -> BrokerOutcome:
+        if self.different:
+            return BrokerOutcome.DIVERGED
+        read = self.compared and not self.problem and not self.refused
+        return BrokerOutcome.PASSED if read else BrokerOutcome.INCOMPLETE
 
 
 class BrokersSide(msgspec.Struct, omit_defaults=True):
@@ -415,25 +439,55 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     not_asked:       brokers that were left out, as the caller wanted.
     left_off:        how many `differences` are not carried.
     problem:         why no broker was read at all.
+
+    Every field has a default, so that rows of another release can be read.
     """
 
-    asked: list[AskedBroker]
-    families: list[FamilyCount]
-    differences: list[BrokerDifference]
-    seconds: float
+    asked: list[AskedBroker] = []
+    families: list[FamilyCount] = []
+    differences: list[BrokerDifference] = []
+    seconds: float = 0.0
     zookeeper_alone: list[str] = []
     not_asked: list[int] = []
     left_off: int = 0
     problem: str = ""
 
     @property
+    def outcome(self) -> BrokerOutcome:
+        """Of all that were asked: one that contradicts the log tells more than one that is silent."""
+        found = {each.outcome for each in self.asked}
+        if BrokerOutcome.DIVERGED in found:
+            return BrokerOutcome.DIVERGED
+        return (
+            BrokerOutcome.PASSED if found == {BrokerOutcome.PASSED} and not self.problem else BrokerOutcome.INCOMPLETE
+        )
+
+    @property
     def same(self) -> bool:
-        return self.complete and not any(each.different for each in self.families)
+        return self.outcome is BrokerOutcome.PASSED
 
     @property
     def complete(self) -> bool:
-        silent = bool(self.problem) or any(each.problem for each in self.asked)
-        return not silent and not any(each.not_read for each in self.families)
+        read = bool(self.asked) and not any(each.problem or each.refused or not each.compared for each in self.asked)
+        return read and not self.problem
+
+    @property
+    def words(self) -> str:
+        """In one line, with the first brokers that are not equal to the log, or not read."""
+        compared, different = (sum(getattr(each, key) for each in self.asked) for key in ("compared", "different"))
+        answered = sum(not each.problem for each in self.asked)
+        said = f"{compared} keys of {answered} brokers compared, {different} different"
+        wrong = [_words_of(each) for each in self.asked if each.outcome is not BrokerOutcome.PASSED]
+        more = [f"and {len(wrong) - BROKERS_NAMED} more"] if len(wrong) > BROKERS_NAMED else []
+        left_out = [f"not asked: {', '.join(map(str, self.not_asked))}"] if self.not_asked else []
+        return "; ".join(filter(None, (said, self.problem, *wrong[:BROKERS_NAMED], *more, *left_out)))
+
+
+def _words_of(asked: AskedBroker) -> str:
+    why = asked.problem or (
+        f"{asked.different} keys differ" if asked.different else asked.refused or "nothing compared"
+    )
+    return f"broker {asked.broker}: {why}"
 
 
 class AuditReport(msgspec.Struct, omit_defaults=True):
@@ -499,7 +553,10 @@ def shown(found: Iterable[Difference]) -> list[Difference]:
     return within_bytes(sorted(found, key=lambda each: each.place)[:DIFFERENCES_SHOWN])
 
 
-def within_bytes(found: list[Difference]) -> list[Difference]:
+Told = TypeVar("Told", bound=msgspec.Struct)
+
+
+def within_bytes(found: list[Told]) -> list[Told]:
     """The first ones that a report can carry; at least one."""
     free = DIFFERENCES_BYTES_MAX
     for number, each in enumerate(found):

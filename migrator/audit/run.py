@@ -89,10 +89,10 @@ def run_audit(
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY, read="")
         report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords, sessions), kraft)
-        if third_side is not None:
-            report = _with_brokers(report, third_side, kraft, confirm)
         if confirm is not None:
             confirm()
+        if third_side is not None:
+            report = _with_brokers(report, third_side, kraft, confirm)
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
         if error.code == AUDIT_OUT_UNUSABLE.code:
@@ -117,10 +117,10 @@ def _with_brokers(
     try:
         side = third_side(read, [*report.differences, *report.expected])
     except FindingError as error:
-        side = BrokersSide([], [], [], 0.0, problem=str(error))
+        side = BrokersSide(problem=str(error))
     except Exception as error:  # a fault of ours or of a library: a way back may wait for what the two sides said
         log.exception("audit.third_side", reason=words_of(error))
-        side = BrokersSide([], [], [], 0.0, problem=f"it ended unexpectedly: {type(error).__name__}: {words_of(error)}")
+        side = BrokersSide(problem=f"it ended unexpectedly: {type(error).__name__}: {words_of(error)}")
     seconds = {**report.seconds, "brokers": side.seconds, "total": report.seconds.get("total", 0.0) + side.seconds}
     return msgspec.structs.replace(report, brokers=side, same=report.same and side.same, seconds=seconds)
 

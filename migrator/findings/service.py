@@ -388,8 +388,8 @@ BROKERS_NOT_COMPARED = Finding(
     says="What brokers say was not compared with the log as a whole since {since}: {why}.",
     means="It is unknown whether every broker has what ZooKeeper and the log say. Steps forward stay closed; the "
     "rollback stays possible.",
-    remedy="Start a broker that is down, or give the controllers' user Describe and Read where a broker denies it. A "
-    "waiver of Z2K-4066 in the inventory file accepts that one broker is not compared.",
+    remedy="Start a broker that is down and that no roll restarts just now, or give the controllers' user Describe and "
+    "Read where a broker denies it. A waiver of Z2K-4066 in the inventory file accepts that one broker is not compared.",
 )
 
 CONFIRMATION_DISAGREES = Finding(

@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 from sqlalchemy import delete, select
 
-from state_machine.audits.audit_rows import result_of
+from state_machine.audits.audit_rows import brokers_of, result_of
 from state_machine.policy.audit_observations import DIVERGED, PASSED
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
@@ -107,19 +107,23 @@ def removable(kept: Sequence[KeptAudit], needed_: set[int], *, bytes_max: int) -
 
 
 def _count_now(runs: Sequence[AuditRun]) -> set[int]:
-    """Of each purpose the last finished one and the last one that passed: gates look at them now."""
-    found: dict[tuple[str, bool], int] = {}
+    """Of each purpose the last finished one and the last ones that passed, by both results: gates look at them now."""
+    found: dict[tuple[str, str], int] = {}
     for run in runs:
         if run.finished_at is not None:
-            found[run.purpose, False] = run.id
+            found[run.purpose, "finished"] = run.id
             if result_of(run) == PASSED:
-                found[run.purpose, True] = run.id
+                found[run.purpose, "passed"] = run.id
+            if run.brokers_passed:
+                found[run.purpose, "brokers"] = run.id
     return set(found.values())
 
 
 def _is_evidence(run: AuditRun) -> bool:
     """A rehearsal that diverged is made again until one passes, every 20 s: the last ones tell the same."""
-    return run.purpose != "rehearsal" and result_of(run) == DIVERGED
+    brokers = brokers_of(run)
+    diverged = result_of(run) == DIVERGED or (brokers is not None and brokers.outcome == DIVERGED)
+    return run.purpose != "rehearsal" and diverged
 
 
 def _last_of(kept: Sequence[KeptAudit], purpose: str) -> list[KeptAudit]:

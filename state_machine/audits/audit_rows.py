@@ -7,6 +7,7 @@ Elsewhere: running them (inspections.py), comparing (migrator.audit).
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, Final
 
 import msgspec
@@ -80,23 +81,45 @@ def note_rehearsal(store: Store, audit_id: int, result: dict[str, Any], engine: 
         return run
 
 
-def finish(store: Store, audit_id: int, report: dict[str, Any], *, at: float) -> None:
-    """report: the JSON of `zk2kraft audit`; its first differences are kept as rows, all of them are counted."""
+def finish(store: Store, audit_id: int, report: dict[str, Any], *, at: float, away: Container[int] = ()) -> None:
+    """report: the JSON of `zk2kraft audit`; its first differences are kept as rows, all of them are counted.
+
+    away: brokers that the service is restarting by now; one that was silent was left out.
+    """
     with store.writing() as session:
         run = session.get_one(AuditRun, audit_id)
-        brokers = _brokers_of(report)
+        brokers = None if report.get("brokers") is None else _without(_read_side(report["brokers"]), away)
         run.state, run.finished_at, run.families, run.seconds = "done", at, report["families"], report["seconds"]
         run.same = report["same"] or (brokers is not None and _are_equal(run))
         run.position = {"zk": report["zk"], "kraft": report["kraft"], "left_off": report.get("left_off", {})}
         unread = (each for each in report["differences"] if each["kind"] == DifferenceKind.NOT_READ)
         run.problem = next((f"{each['key']} ({each['rule']})" for each in unread), "")
-        two_sides = [*report["differences"], *report.get("expected", [])]
-        for number, found in enumerate(two_sides):
-            session.add(_difference(audit_id, number, found))
         if brokers is not None:
             run.brokers = msgspec.to_builtins(msgspec.structs.replace(brokers, differences=[]))
-            for number, each in enumerate(brokers.differences, len(two_sides)):
-                session.add(_difference_of_broker(audit_id, number, each))
+            run.brokers_passed = brokers.same and not brokers.not_asked
+        told = [_difference(audit_id, each) for each in report["differences"]]
+        told += [] if brokers is None else [_difference_of_broker(audit_id, each) for each in brokers.differences]
+        told += [_difference(audit_id, each) for each in report.get("expected", [])]
+        for number, row in enumerate(told):
+            row.number = number
+            session.add(row)
+
+
+def _read_side(document: Any) -> BrokersSide:
+    """What is of another form is no reason to lose what the two other sides said."""
+    try:
+        return msgspec.convert(document, BrokersSide)
+    except msgspec.ValidationError as error:
+        return BrokersSide(problem=f"what they said is of another release: {error}")
+
+
+def _without(side: BrokersSide, away: Container[int]) -> BrokersSide:
+    """away: brokers that the service was restarting at some moment of the audit."""
+    gone = [each.broker for each in side.asked if each.problem and each.broker in away]
+    if not gone:
+        return side
+    asked = [each for each in side.asked if each.broker not in gone]
+    return msgspec.structs.replace(side, asked=asked, not_asked=sorted({*side.not_asked, *gone}))
 
 
 def fail(store: Store, audit_id: int, problem: str, *, at: float) -> None:
@@ -133,19 +156,7 @@ def _are_equal(run: AuditRun) -> bool:
 
 def brokers_of(run: AuditRun) -> BrokersSide | None:
     """What the third side said, without its differences, which are rows; None where it was not asked."""
-    return None if run.brokers is None else msgspec.convert(run.brokers, BrokersSide)
-
-
-def result_of_brokers(side: BrokersSide) -> str:
-    """Of those that answered: a broker that is silent is named, and counts neither way."""
-    if any(each.different for each in side.families):
-        return DIVERGED
-    return INCOMPLETE if side.problem or any(each.not_read for each in side.families) else PASSED
-
-
-def _brokers_of(report: dict[str, Any]) -> BrokersSide | None:
-    found = report.get("brokers")
-    return None if found is None else msgspec.convert(found, BrokersSide)
+    return None if run.brokers is None else _read_side(run.brokers)
 
 
 def count(run: AuditRun, key: str) -> int:
@@ -196,10 +207,9 @@ def differences(store: Store, audit_id: int, *, cursor: int, limit: int) -> list
         return list(session.scalars(query.order_by(AuditDifference.number).limit(limit)))
 
 
-def _difference_of_broker(audit_id: int, number: int, found: BrokerDifference) -> AuditDifference:
+def _difference_of_broker(audit_id: int, found: BrokerDifference) -> AuditDifference:
     return AuditDifference(
         audit_id=audit_id,
-        number=number,
         family=found.family,
         key=found.key,
         field=found.field_,
@@ -213,10 +223,9 @@ def _difference_of_broker(audit_id: int, number: int, found: BrokerDifference) -
     )
 
 
-def _difference(audit_id: int, number: int, found: dict[str, Any]) -> AuditDifference:
+def _difference(audit_id: int, found: dict[str, Any]) -> AuditDifference:
     return AuditDifference(
         audit_id=audit_id,
-        number=number,
         family=found["family"],
         key=found["key"],
         field=found["field"],

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,18 +25,20 @@ from state_machine.policy.audit_observations import (
     DIVERGED,
     INCOMPLETE,
     LATE_INTERVALS,
+    LEFT_OUT,
     PASSED,
+    Accepted,
     AuditObservation,
+    BrokerSaid,
     BrokersAudit,
     ScheduledAudits,
 )
-from state_machine.rows.audit_queries import SCHEDULE
+from state_machine.rows.audit_queries import SCHEDULE, BrokersPassed
 from state_machine.rows.store import AuditPlan, Snapshot, Store, reached
 from state_machine.rows.tables import AuditRun
 
 JITTER: Final = 0.1
 """Part of the interval; migrations that entered dual-write together are not audited together for ever."""
-_COUNTS: Final = ("compared", "different", "not_read")
 FIRST_WITHIN_S: Final = 30.0
 """The first audit begins soon after dual-write is entered."""
 CONFIRM_S: Final = 60.0
@@ -51,7 +53,7 @@ def scheduled_audits(snapshot: Snapshot, now: float) -> ScheduledAudits:
     compared = [run for run in runs if run.result in (PASSED, DIVERGED)]
     twice = len(compared) >= 2 and all(run.result == DIVERGED for run in compared[:2])
     since = snapshot.migration.since if snapshot.audit_passed_at is None else snapshot.audit_passed_at
-    age = now - since if now >= since else math.inf
+    age = _age(now, since)
     return ScheduledAudits(
         every_s=every_s,
         next_s=None if plan is None or plan.next_at is None else plan.next_at - now,
@@ -60,7 +62,7 @@ def scheduled_audits(snapshot: Snapshot, now: float) -> ScheduledAudits:
         passed_s=None if snapshot.audit_passed_at is None else age,
         overdue_since=since if every_s and age > LATE_INTERVALS * every_s else None,
         brokers=tuple(_of_brokers(run, side, now) for run, side in _asked_brokers(snapshot)),
-        since=snapshot.migration.since,
+        brokers_passed=_passed(snapshot.brokers_passed, now),
         restarted_s=None if (restarted := _restarted_at(snapshot)) is None else _age(now, restarted),
     )
 
@@ -88,44 +90,36 @@ def _is_rolling(snapshot: Snapshot) -> bool:
 
 
 def _of_brokers(run: AuditRun, side: BrokersSide, now: float) -> BrokersAudit:
+    said = [BrokerSaid(each.broker, each.outcome) for each in side.asked]
+    said += [BrokerSaid(each, LEFT_OUT) for each in side.not_asked]
     ended = run.asked_at if run.finished_at is None else run.finished_at
-    return BrokersAudit(
-        id=run.id,
-        result=audit_rows.result_of_brokers(side),
-        silent=tuple(each.broker for each in side.asked if each.problem),
-        left_out=tuple(side.not_asked),
-        age_s=_age(now, ended),
-        asked_s=_age(now, run.asked_at),
-        said=_said_of_brokers(run, side),
-    )
+    words = f"audit {run.id}: {side.words}"
+    return BrokersAudit(run.id, tuple(said), _age(now, ended), _age(now, run.asked_at), words)
 
 
-def _said_of_brokers(run: AuditRun, side: BrokersSide) -> str:
-    if side.problem:
-        return f"audit {run.id} read no broker: {side.problem}"
-    asked = sum(not each.problem for each in side.asked)
-    compared, different, not_read = (sum(getattr(each, key) for each in side.families) for key in _COUNTS)
-    said = f"audit {run.id}: {compared} keys of {asked} brokers, {different} different, {not_read} not read"
-    silent = [f"broker {each.broker} is silent ({each.problem})" for each in side.asked if each.problem][:3]
-    left_out = [f"brokers {side.not_asked} were being restarted"] if side.not_asked else []
-    return "; ".join((said, *silent, *left_out))
+def _passed(run: BrokersPassed | None, now: float) -> BrokersAudit | None:
+    if run is None:
+        return None
+    words = f"audit {run.id}: every broker said what the log says"
+    return BrokersAudit(run.id, (), _age(now, run.finished_at), _age(now, run.asked_at), words)
 
 
-def _wanted_after_a_roll(snapshot: Snapshot, evidence: ScheduledAudits) -> bool:
-    """A roll is over, and no audit has asked its brokers since."""
-    asked_s = evidence.brokers[0].asked_s if evidence.brokers else math.inf
+def _brokers_are_due(snapshot: Snapshot, evidence: ScheduledAudits) -> bool:
+    """A roll is over and no audit has asked its brokers since, or audits of an earlier release asked none at all."""
+    if not evidence.brokers:
+        return evidence.last is not None
+    asked_s = evidence.brokers[0].asked_s
     return evidence.restarted_s is not None and asked_s > evidence.restarted_s and not _is_rolling(snapshot)
 
 
 def _brokers_newly_differ(evidence: ScheduledAudits, last: AuditRun) -> bool:
     """The last audit is the first one in which a broker contradicts the log, or is silent."""
-    clean = [each.is_well() for each in evidence.brokers[:2]]
+    clean = [each.is_well(left_out_too=True) for each in evidence.brokers[:2]]
     return bool(clean) and evidence.brokers[0].id == last.id and not clean[0] and all(clean[1:])
 
 
 def _seen(run: AuditRun, now: float) -> AuditObservation:
-    at = run.asked_at if run.finished_at is None else run.finished_at
-    age = now - at if now >= at else math.inf
+    age = _age(now, run.asked_at if run.finished_at is None else run.finished_at)
     return AuditObservation(run.id, audit_rows.result_of(run), audit_rows.count(run, "different"), age, said(run))
 
 
@@ -138,9 +132,7 @@ def said(run: AuditRun) -> str:
     return f"{said}: {run.problem}" if run.problem else said
 
 
-def schedule_findings(
-    evidence: ScheduledAudits | None, now: float, accepted: Container[int] = ()
-) -> tuple[Occurrence, ...]:
+def schedule_findings(evidence: ScheduledAudits | None, now: float, accepted: Accepted = ()) -> tuple[Occurrence, ...]:
     """What closes the gates forward, named. accepted: brokers that need not answer."""
     if evidence is None or not evidence.every_s:
         return ()
@@ -152,20 +144,23 @@ def schedule_findings(
     if evidence.overdue_since is not None:
         since = datetime.fromtimestamp(evidence.overdue_since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         found.append(AUDIT_OVERDUE.found(since=since, every=f"{evidence.every_s:g}"))
-    if evidence.brokers_diverged:
-        second, first = evidence.brokers_diverged
+    if diverged := evidence.brokers_diverged(accepted):
+        second, first = diverged
         found.append(BROKERS_DIVERGED.found(first=first.id, second=second.id, brokers=second.said))
     return (*found, *_not_compared(evidence, now, accepted))
 
 
-def _not_compared(evidence: ScheduledAudits, now: float, accepted: Container[int]) -> Iterator[Occurrence]:
+def _not_compared(evidence: ScheduledAudits, now: float, accepted: Accepted) -> Iterator[Occurrence]:
     """A roll of hours leaves brokers out all the time, and that is nothing to call somebody for."""
-    passed = next((each for each in evidence.brokers if each.is_well(accepted)), None)
-    at = evidence.since if passed is None else now - passed.age_s
-    if _age(now, at) > evidence.limit_s:
-        since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        why = evidence.brokers[0].said if evidence.brokers else "no audit has asked them yet"
-        yield BROKERS_NOT_COMPARED.found(since=since, why=why)
+    well = evidence.brokers_well(accepted, left_out_too=True)
+    if well is not None and well.age_s > evidence.limit_s:
+        since = datetime.fromtimestamp(now - well.age_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    elif well is None and len(evidence.brokers) >= LATE_INTERVALS:
+        since = "dual-write began"
+    else:
+        return
+    why = evidence.brokers[0].said if evidence.brokers else "no audit asked them"
+    yield BROKERS_NOT_COMPARED.found(since=since, why=why)
 
 
 class AuditSchedule:
@@ -190,13 +185,13 @@ class AuditSchedule:
         self._due: dict[int, tuple[float, int | None]] = {}
         self._accepted: dict[int, float] = {}
 
-    async def tend(self, snapshot: Snapshot) -> None:
+    async def tend(self, snapshot: Snapshot, evidence: ScheduledAudits) -> None:
         """Request an audit when one is due. It is called in every round of dual-write."""
         if not self._every_s:
             await self._plan(snapshot, None)
             return
         last = snapshot.dual_write_audits[0] if snapshot.dual_write_audits else None
-        due = self._due_at(snapshot, last)
+        due = self._due_at(snapshot, evidence, last)
         await self._plan(snapshot, self._clock() + due - self._steady())
         if self._steady() < due or await self._store.away(audit_rows.unfinished, self._store, snapshot.id):
             return
@@ -217,25 +212,24 @@ class AuditSchedule:
         self._due.pop(migration_id, None)
         self._accepted.pop(migration_id, None)
 
-    def _due_at(self, snapshot: Snapshot, last: AuditRun | None) -> float:
+    def _due_at(self, snapshot: Snapshot, evidence: ScheduledAudits, last: AuditRun | None) -> float:
         known = self._due.get(snapshot.id)
         number = None if last is None else last.id
         if known is None or known[1] != number:
-            known = (self._steady() + self._wait(snapshot, last), number)
-        evidence = scheduled_audits(snapshot, self._clock())
-        if evidence.every_s and (evidence.overdue_since is not None or _wanted_after_a_roll(snapshot, evidence)):
+            known = (self._steady() + self._wait(snapshot, evidence, last), number)
+        if evidence.every_s and (evidence.overdue_since is not None or _brokers_are_due(snapshot, evidence)):
             earliest = self._accepted.get(snapshot.id, -math.inf) + min(CONFIRM_S, self._every_s)
             known = (min(known[0], max(self._steady(), earliest)), number)
         self._due[snapshot.id] = known
         return known[0]
 
-    def _wait(self, snapshot: Snapshot, last: AuditRun | None) -> float:
+    def _wait(self, snapshot: Snapshot, evidence: ScheduledAudits, last: AuditRun | None) -> float:
         """Seconds from now, with what is gone since the last run taken off; more than an interval never."""
         if last is None:
             return self._chance.random() * min(FIRST_WITHIN_S, self._every_s / 2)
         runs = [audit_rows.result_of(run) for run in snapshot.dual_write_audits[:2]]
         again = runs[0] == INCOMPLETE or (runs[0] != PASSED and (len(runs) == 1 or runs[1] == PASSED))
-        again = again or _brokers_newly_differ(scheduled_audits(snapshot, self._clock()), last)
+        again = again or _brokers_newly_differ(evidence, last)
         pause = min(CONFIRM_S, self._every_s) if again else self._every_s
         gone = self._clock() - (last.finished_at or last.asked_at)
         return self._jittered(pause) - min(max(gone, 0.0), pause)

@@ -20,7 +20,6 @@ import structlog
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import INSPECTION_FAILED
-from migrator.fleet.roll import UNDER_WAY
 from migrator.node.observer.log_copy import LogFiles, followed_log
 from migrator.node.tools.third_side import REGISTERED
 from state_machine.audits import audit_rows
@@ -32,7 +31,7 @@ from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.fleet_evidence import BROKERS
 from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.rows.audit_queries import CONFIRMATION, SCHEDULE
-from state_machine.rows.store import Snapshot, Store, reached
+from state_machine.rows.store import Snapshot, Store, is_under_way
 from state_machine.rows.tables import AuditRun
 from state_machine.settings import ServiceSettings
 from state_machine.trouble import named
@@ -74,15 +73,17 @@ def to_audit(inventory: ClusterInventory, look: Observation | None) -> Controlle
     return next((each for each in inventory.controllers if each.node_id == node), inventory.controllers[0])
 
 
+def being_restarted(snapshot: Snapshot) -> set[int]:
+    """Brokers that the service has stopped just now. One that failed is none of them: it is as silent as it is."""
+    return {each.node_id for each in snapshot.road if each.role == BROKERS and is_under_way(each)}
+
+
 def third_side(snapshot: Snapshot) -> tuple[str, ...]:
-    """Words of the command: every broker is asked, while log and ZooKeeper both have the cluster, but those that the
-    service restarts just now, or could not bring back.
-    """
+    """Words of the command: every broker is asked, while log and ZooKeeper both have the cluster."""
     if not PHASES[snapshot.phase].audited:
         return ()
-    away = {each.node_id for each in snapshot.road if each.role == BROKERS and reached(each) in UNDER_WAY}
-    left_out = ("--without", ",".join(map(str, sorted(away)))) if away else ()
-    return ("--brokers", REGISTERED, *left_out)
+    away = ",".join(map(str, sorted(being_restarted(snapshot))))
+    return ("--brokers", REGISTERED, *(("--without", away) if away else ()))
 
 
 class Inspections:
@@ -282,11 +283,12 @@ class Inspections:
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
         if confirm is not None:
             await confirm()
-        phase = await self._store.away(self._store.phase, run.migration_id)
+        now = await self._store.away(self._store.snapshot, run.migration_id)
+        phase, away = now.phase, being_restarted(now)
         if run.purpose == SCHEDULE and phase not in phases_where(lambda row: row.audited):
             await self._store.away(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
             return
-        await self._store.away(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
+        await self._store.away(audit_rows.finish, self._store, run.id, result.document, at=self._clock(), away=away)
 
     def _note(self, migration_id: int, note: Occurrence | None) -> None:
         self._notes.pop(migration_id, None)

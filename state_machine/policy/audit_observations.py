@@ -10,7 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
+from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED, BROKERS_DIVERGED, BROKERS_NOT_COMPARED
 from migrator.model.verdict import Condition
 
 PASSED: Final = "passed"
@@ -32,29 +32,50 @@ class AuditObservation:
     said: str
 
 
+LEFT_OUT: Final = "left out"
+"""Of a broker that the service was restarting; the others are results."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSaid:
+    """Of one broker in one audit. result: passed, diverged, incomplete (silent, or it did not tell all) or left out."""
+
+    broker: int
+    result: str
+
+    @property
+    def code(self) -> str:
+        """Of the finding whose waiver accepts it."""
+        return BROKERS_DIVERGED.code if self.result == DIVERGED else BROKERS_NOT_COMPARED.code
+
+
+Accepted = Container[tuple[str, int]]
+"""Codes of findings with the brokers for which somebody accepted them."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokersAudit:
-    """What brokers said in one finished audit, beside the log.
+    """What brokers said in one finished audit, beside the log. brokers: none where no broker could be read.
 
-    result: passed, diverged or incomplete, of the brokers that answered. silent: those that did not. left_out: those
-    that the service was restarting. age_s: since it ended; asked_s: since it was requested.
+    age_s: since it ended; asked_s: since it was requested. said: in words.
     """
 
     id: int
-    result: str
-    silent: tuple[int, ...]
-    left_out: tuple[int, ...]
+    brokers: tuple[BrokerSaid, ...]
     age_s: float
     asked_s: float
     said: str
 
-    @property
-    def missing(self) -> tuple[int, ...]:
-        return (*self.silent, *self.left_out)
+    def against(self, accepted: Accepted = ()) -> tuple[BrokerSaid, ...]:
+        """Those that did not say what the log says."""
+        return tuple(
+            each for each in self.brokers if each.result != PASSED and (each.code, each.broker) not in accepted
+        )
 
-    def is_well(self, accepted: Container[int] = ()) -> bool:
-        """Nothing is wrong with brokers. accepted: those that need not answer."""
-        return self.result == PASSED and all(each in accepted for each in self.silent)
+    def is_well(self, accepted: Accepted = (), *, left_out_too: bool = False) -> bool:
+        """Every broker said what the log says. left_out_too: but those that were being restarted."""
+        left = [each for each in self.against(accepted) if not (left_out_too and each.result == LEFT_OUT)]
+        return bool(self.brokers) and not left
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +86,8 @@ class ScheduledAudits:
     diverged: the last two that compared everything, newest first, when both diverged; else empty.
     passed_s: since the last pass, None when none passed yet.
     overdue_since: the last pass, or the begin of dual-write, when that is two intervals ago; else None.
-    brokers:     of the last audits those that asked brokers, newest first. since: when dual-write began.
+    brokers:     of the last audits those that asked brokers, newest first. brokers_passed: the last one of all in which
+                 every broker said what the log says.
     restarted_s: since the service last led a restart; None: it led none.
     """
 
@@ -76,7 +98,7 @@ class ScheduledAudits:
     passed_s: float | None = None
     overdue_since: float | None = None
     brokers: tuple[BrokersAudit, ...] = ()
-    since: float = 0.0
+    brokers_passed: BrokersAudit | None = None
     restarted_s: float | None = None
 
     @property
@@ -84,26 +106,16 @@ class ScheduledAudits:
         """So old may the last pass be."""
         return LATE_INTERVALS * self.every_s
 
-    @property
-    def brokers_diverged(self) -> tuple[BrokersAudit, ...]:
-        """The last two, newest first, when brokers contradicted the log in both; else empty."""
-        compared = [each for each in self.brokers if each.result != INCOMPLETE][:2]
-        return tuple(compared) if [each.result for each in compared] == [DIVERGED, DIVERGED] else ()
+    def brokers_diverged(self, accepted: Accepted = ()) -> tuple[BrokersAudit, ...]:
+        """The last two that read brokers, newest first, when some contradicted the log in both; else empty."""
+        last = [each for each in self.brokers if each.brokers][:2]
+        both = [any(said.result == DIVERGED for said in each.against(accepted)) for each in last]
+        return tuple(last) if both == [True, True] else ()
 
-    def brokers_passed(self, accepted: Container[int] = ()) -> BrokersAudit | None:
-        """The last one in which every broker said what the log says. accepted: those that need not answer."""
-        whole = (each for each in self.brokers if all(broker in accepted for broker in each.left_out))
-        return next((each for each in whole if each.is_well(accepted)), None)
-
-    def why_no_brokers(self, passed: BrokersAudit | None) -> str:
-        """Why this pass of brokers does not count now; empty: it does."""
-        if passed is None:
-            return "no audit has compared every broker yet"
-        if passed.age_s > self.limit_s:
-            return f"audit {passed.id}, the last one in which all of them passed, ended {passed.age_s:.0f} s ago"
-        if self.restarted_s is not None and passed.asked_s > self.restarted_s:
-            return f"the last restart was {self.restarted_s:.0f} s ago, audit {passed.id} {passed.asked_s:.0f} s ago"
-        return ""
+    def brokers_well(self, accepted: Accepted = (), *, left_out_too: bool = False) -> BrokersAudit | None:
+        """The last one that is."""
+        found = (each for each in self.brokers if each.is_well(accepted, left_out_too=left_out_too))
+        return next(found, self.brokers_passed)
 
 
 def schedule_checks(audits: ScheduledAudits | None) -> tuple[Condition, ...]:

@@ -29,6 +29,7 @@ from migrator.model.verdict import Condition
 from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.nodes import AboutNode
 from state_machine.facts.voters import has_what_is_committed
+from state_machine.policy.audit_observations import BrokersAudit
 from state_machine.policy.fleet_evidence import UNNAMED, FleetEvidence, Roll
 from state_machine.policy.gates import (
     Evidence,
@@ -347,40 +348,53 @@ def audit_is_fresh(evidence: Evidence) -> Condition:
     return Condition("the last audit passed, under 10 minutes ago", fresh, said, (AUDIT_OVERDUE.code,))
 
 
-def need_not_answer(evidence: Evidence) -> dict[int, WaiverFact]:
-    """Brokers that were silent in an audit, and of which somebody accepted that."""
+def accepted_brokers(evidence: Evidence) -> dict[tuple[str, int], WaiverFact]:
+    """Waivers of what single brokers said in the last audits. One without a node accepts nothing here: it would open
+    the gate where no broker was ever asked.
+    """
     if evidence.audits is None or evidence.road is None:
         return {}
-    missing = {each for seen in evidence.audits.brokers for each in seen.missing}
-    waivers = {each: evidence.road.waiver(BROKERS_NOT_COMPARED.code, each) for each in missing}
-    return {broker: found for broker, found in waivers.items() if found is not None}
+    said = {(each.code, each.broker) for audit in evidence.audits.brokers for each in audit.against()}
+    waivers = {(code, broker): evidence.road.waiver(code, broker) for code, broker in said}
+    return {what: found for what, found in waivers.items() if found is not None and found.node == what[1]}
 
 
-def brokers_agree(evidence: Evidence) -> tuple[Condition, ...]:
-    """The third side: every broker says what the log says, lately and since the last restart."""
-    audits, road = evidence.audits, fleet_evidence_of(evidence)
+def brokers_agree(evidence: Evidence, *, quiet_s: float | None = None) -> tuple[Condition, ...]:
+    """The third side: every broker says what the log says, lately and since the last restart.
+
+    quiet_s: since the last restart or election, before what cannot be undone: then the last audit of all has to say so.
+    """
+    audits = evidence.audits
+    name = "brokers said what the log says, lately and since the last restart"
     if audits is None or not audits.every_s:
-        return (Condition("brokers say what the log says", False, "no audit asks them", (BROKERS_NOT_COMPARED.code,)),)
+        said = "no audit asks them by a schedule: `audit_every_s` is 0, or this phase has none"
+        return (Condition(name, False, said, (BROKERS_NOT_COMPARED.code,)),)
     last = audits.brokers[0] if audits.brokers else None
     said = "no audit has asked brokers yet" if last is None else f"{last.said} ({last.age_s:.0f} s ago)"
-    accepted = need_not_answer(evidence)
-    passed = audits.brokers_passed(accepted)
-    why = audits.why_no_brokers(passed)
-    left_out = [] if passed is None else [(each, accepted[each]) for each in passed.missing]
-    told = [f"broker {each} is waived by {waiver.owner} ({waiver.reason})" for each, waiver in left_out]
-    diverged = Condition(
-        "no two audits in a row found brokers that contradict the log",
-        not audits.brokers_diverged,
-        said,
-        (BROKERS_DIVERGED.code,),
+    accepted = accepted_brokers(evidence)
+    well = audits.brokers_well(accepted) if quiet_s is None else last if last and last.is_well(accepted) else None
+    quiet = [each for each in (audits.restarted_s, quiet_s) if each is not None]
+    why = _why_not_well(well, audits.limit_s, min(quiet, default=math.inf))
+    used = [] if well is None else [accepted[each.code, each.broker] for each in well.against()]
+    told = [f"broker {each.node} is waived by {each.owner} ({each.reason})" for each in used]
+    diverged = audits.brokers_diverged(accepted)
+    return (
+        Condition(
+            "no two audits in a row found brokers that contradict the log", not diverged, said, (BROKERS_DIVERGED.code,)
+        ),
+        Condition(name, not why, "; ".join(filter(None, (why, said, *told))), (BROKERS_NOT_COMPARED.code,)),
     )
-    compared = Condition(
-        f"brokers said what the log says, in the last {audits.limit_s:g} s and since the last restart",
-        not why,
-        "; ".join(filter(None, (why, said, *told))),
-        (BROKERS_NOT_COMPARED.code,),
-    )
-    return or_waived(road, diverged), or_waived(road, compared)
+
+
+def _why_not_well(well: BrokersAudit | None, limit_s: float, quiet_s: float) -> str:
+    """Empty: it counts. quiet_s: since something that such an audit has to follow."""
+    if well is None:
+        return "no audit found every broker equal to the log"
+    if well.age_s > limit_s:
+        return f"audit {well.id}, the last one that did, ended {well.age_s:.0f} s ago; it counts for {limit_s:g} s"
+    if well.asked_s > quiet_s:
+        return f"the last restart or election was {quiet_s:.0f} s ago, audit {well.id} {well.asked_s:.0f} s ago"
+    return ""
 
 
 def backup_is_taken(road: FleetEvidence) -> Condition:

@@ -234,7 +234,7 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
             audit_is_fresh(evidence),
             *soak_is_over(road),
             audit_follows_soak(evidence),
-            *brokers_agree(evidence),
+            *brokers_agree(evidence, quiet_s=math.inf if road.soak is None else road.soak.quiet_s),
             backup_is_taken(road),
             is_approved(road, "FINALIZING"),
         )

@@ -6,7 +6,7 @@ Elsewhere: writing them (audit_rows.py), what they mean (evidence.py, audit_sche
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Float, Integer, String, bindparam, select
 from sqlalchemy.orm import Session
@@ -53,6 +53,22 @@ _LAST_PASSED: Final = (
 )
 
 
+_LAST_BROKERS_PASSED: Final = (
+    select(AuditRun.id, AuditRun.asked_at, AuditRun.finished_at)
+    .where(_OF_DUAL_WRITE, AuditRun.brokers_passed.is_(True))
+    .order_by(AuditRun.id.desc())
+    .limit(1)
+)
+
+
+class BrokersPassed(NamedTuple):
+    """The last audit in which every broker was asked and said what the log says. Times by the wall clock."""
+
+    id: int
+    asked_at: float
+    finished_at: float
+
+
 def last_finished(session: Session, migration_id: int, *purposes: str) -> AuditRun | None:
     return session.scalar(_LAST_FINISHED, {"migration": migration_id, "purposes": purposes})
 
@@ -69,6 +85,13 @@ def audit_passed_at(session: Session, row: Migration) -> float | None:
     if row.phase not in _AUDITED:
         return None
     return session.scalar(_LAST_PASSED, {"migration": row.id, "since": _since(session, row)})
+
+
+def brokers_passed(session: Session, row: Migration) -> BrokersPassed | None:
+    if row.phase not in _AUDITED:
+        return None
+    found = session.execute(_LAST_BROKERS_PASSED, {"migration": row.id, "since": _since(session, row)}).first()
+    return None if found is None else BrokersPassed(found.id, found.asked_at, found.finished_at or found.asked_at)
 
 
 def _since(session: Session, row: Migration) -> float:

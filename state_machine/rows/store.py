@@ -41,7 +41,14 @@ from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import phases_where
 from state_machine.policy.phases import OPERATIONS, OperationName, Phase, Trigger
 from state_machine.policy.rivals import Rival, rival_of
-from state_machine.rows.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
+from state_machine.rows.audit_queries import (
+    CONFIRMATION,
+    BrokersPassed,
+    audit_passed_at,
+    brokers_passed,
+    dual_write_audits,
+    last_finished,
+)
 from state_machine.rows.database import WRITES, is_postgresql, open_database
 from state_machine.rows.database_claim import DatabaseClaim, claim_database
 from state_machine.rows.tables import (
@@ -149,6 +156,7 @@ class Snapshot:
     confirmation: AuditRun | None = None
     dual_write_audits: tuple[AuditRun, ...] = ()
     audit_passed_at: float | None = None
+    brokers_passed: BrokersPassed | None = None
     audit_plan: AuditPlan | None = None
     road: tuple[JournalRow, ...] = ()
     approval: Approval | None = None
@@ -429,6 +437,7 @@ class Store:
                 confirmation=last_finished(session, migration_id, CONFIRMATION),
                 dual_write_audits=dual_write_audits(session, row),
                 audit_passed_at=audit_passed_at(session, row),
+                brokers_passed=brokers_passed(session, row),
                 audit_plan=None if plan is None else msgspec.convert(plan, AuditPlan),
                 road=_road(session, row),
                 approval=_approval(session, row),

@@ -171,6 +171,7 @@ class AuditRun(Base):
     """One audit. purpose: rehearsal, copy or demand. state: asked, running, done, failed (no result), or stopped
     (cut off: it says nothing, so `finished_at` stays empty and the audit before it still counts).
     same: ZooKeeper and the log. brokers: what the third side said, without its differences; None: it was not asked.
+    brokers_passed: every broker was asked, and said what the log says.
     """
 
     __tablename__ = "audit_run"
@@ -195,6 +196,7 @@ class AuditRun(Base):
     idempotency_key: Mapped[str | None]
     fingerprint: Mapped[str | None]
     brokers: Mapped[dict[str, Any] | None] = mapped_column(default=None)
+    brokers_passed: Mapped[bool | None] = mapped_column(default=None)
 
 
 class AuditDifference(Base):

@@ -28,9 +28,8 @@ from state_machine.children.supervisor import Supervisor
 from state_machine.clusters.control import ControlClient
 from state_machine.evidence.of_gates import asked_by
 from state_machine.evidence.of_gates import evidence as evidence_at
-from state_machine.finish.before_finalize import is_begun
 from state_machine.finish.own_znodes import OwnZnodes
-from state_machine.policy.conditions import fleet_evidence_of, need_not_answer
+from state_machine.policy.conditions import accepted_brokers, fleet_evidence_of
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
@@ -47,7 +46,7 @@ from state_machine.policy.gates import (
 from state_machine.policy.gates_back import cluster_has_returned, is_only_not_audited, ours_lead_again
 from state_machine.policy.gates_forward import finalize_evidence
 from state_machine.policy.outcome import Blocked, Finished, Moving, Outcome, Ready, Waiting
-from state_machine.policy.phase_table import PHASES, phases_where
+from state_machine.policy.phase_table import phases_where
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.rollback.left_out import left_out_findings, words_of_left_out
@@ -128,8 +127,8 @@ class Acts:
 
     async def act(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Audits that somebody asked for or that are due, then the act of the phase."""
-        if PHASES[snapshot.phase].audited and not is_begun(snapshot):
-            await self._schedule.tend(snapshot)
+        if evidence.audits is not None:
+            await self._schedule.tend(snapshot, evidence.audits)
         else:
             self._schedule.forget(snapshot.id)
         for run in await self._store.away(audit_rows.asked, self._store, snapshot.id):
@@ -145,7 +144,7 @@ class Acts:
         road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
         beside = (
-            *schedule_findings(evidence.audits, self._clock(), need_not_answer(evidence)),
+            *schedule_findings(evidence.audits, self._clock(), accepted_brokers(evidence)),
             *_unconfirmed(snapshot, evidence),
             *road,
             *self._clock_set_back(),

@@ -435,7 +435,7 @@ class Demo:
         compared = sum(family["compared"] for family in audit["families"])
         verdict = "both sides are equal" if audit["passed"] else f"the audit did not pass: {audit['problem']}"
         brokers = what_brokers_said(audit)
-        self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}; {brokers}")
+        self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}; brokers: {brokers}")
         return audit
 
     def _note(self, change: DemoChange) -> None:

@@ -121,15 +121,18 @@ async def read_brokers(
     *,
     only: Iterable[int] | None = None,
     without: Collection[int] = (),
+    limit_s: float = ANSWER_S,
 ) -> dict[int, str]:
     """Ask them, hand each reading to `take`, and return why there is none, by broker id. A broker that the others do
     not name, as it is fenced, names itself at its own address.
 
-    only: these; None: all that have replicas, or are alive, but those of `without`. Raises OSError when no address
-    answers.
+    only: these; None: all that have replicas, are registered, or are alive, but those of `without`. limit_s: for all of
+    them together. Raises OSError when no address answers.
     """
+    ends = asyncio.get_running_loop().time() + limit_s
     alive = await _alive(bootstrap, security)
-    wanted = (set(alive) | with_replicas(log) if only is None else set(only)) - set(without)
+    everybody = {*alive, *with_replicas(log), *log.registered}
+    wanted = (everybody if only is None else set(only)) - set(without)
     limit = asyncio.Semaphore(BROKERS_AT_ONCE)
     silent = dict.fromkeys(wanted - set(alive), "no broker names it as alive")
 
@@ -137,7 +140,8 @@ async def read_brokers(
         connection = BrokerConnection(*alive[broker], CLIENT_ID, security)
         async with limit:
             try:
-                reading = await _Questions(broker, connection, log).reading()
+                async with asyncio.timeout_at(ends):
+                    reading = await _Questions(broker, connection, log).reading()
             except Exception as error:
                 silent[broker] = reason_of(error)
                 return
@@ -150,7 +154,7 @@ async def read_brokers(
 
 
 def reason_of(error: BaseException) -> str:
-    return f"no answer within {ANSWER_S:.0f} s" if isinstance(error, TimeoutError) else words_of(error)
+    return "no answer in time" if isinstance(error, TimeoutError) else words_of(error)
 
 
 def with_replicas(log: LogFacts) -> set[int]:

@@ -30,6 +30,7 @@ from migrator.audit.compare import (
     Difference,
     FamilyCount,
     KeyOutcome,
+    within_bytes,
 )
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.normalise import LogFacts
@@ -40,6 +41,11 @@ from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 
 LOOKS_AFTER_S: Final = (0.5, 1.0, 2.0)
 """Waited for before each further look. A healthy broker has what is committed within half a second."""
+
+THIRD_SIDE_S: Final = 240.0
+"""All looks together. A broker that was not read by then is silent; what the two sides said waits for it."""
+ALONE_SHOWN: Final = 100
+"""These are differences of the two sides, which are told there."""
 
 BROKER, LOG, EACH = "broker", "log", "each"
 MOVED: Final = MOVED_ON
@@ -80,6 +86,8 @@ class BrokersAsked:
             for each in record.end_points
             if (each.name == self.listener if self.listener else each.security_protocol == PLAIN)
         ]
+        if not found and self.without.issuperset(facts.registered):
+            raise AUDIT_CANNOT_READ.error(what="the brokers", reason="every registered one was left out")
         if not found:
             where = f"listener {self.listener}" if self.listener else "plain listener (give --controller FILE)"
             raise AUDIT_CANNOT_READ.error(what="the brokers", reason=f"no broker is registered with a {where}")
@@ -92,8 +100,10 @@ def third_side(
     two_sides: Iterable[Difference] = (),
     *,
     looks_after_s: Sequence[float] = LOOKS_AFTER_S,
+    limit_s: float = THIRD_SIDE_S,
 ) -> BrokersSide:
-    """Ask every broker that is alive. two_sides: differences of ZooKeeper and the log, expected ones too.
+    """Ask every broker that has replicas, is registered, or is alive. two_sides: differences of ZooKeeper and the log,
+    expected ones too.
 
     Raises Z2K-5001 when none answers.
     """
@@ -103,7 +113,10 @@ def third_side(
     found: dict[int, ComparedBroker] = {}
 
     def ask(take: Callable[[BrokerReading], None], only: list[int] | None = None) -> dict[int, str]:
-        reading = read_brokers(asked.addresses(facts), facts, asked.security, take, only=only, without=asked.without)
+        left_s = limit_s - (time.monotonic() - began)
+        reading = read_brokers(
+            asked.addresses(facts), facts, asked.security, take, only=only, without=asked.without, limit_s=left_s
+        )
         try:
             return asyncio.run(reading)
         except OSError as error:
@@ -124,6 +137,8 @@ def third_side(
         time.sleep(seconds)
         facts = read_log()
         silent |= ask(once_more, again)
+    for broker in silent:  # what it said in one look alone is no proof of anything
+        found.pop(broker, None)
     return _report(found, silent, asked.without, list(two_sides), time.monotonic() - began)
 
 
@@ -146,7 +161,7 @@ def _settled(before: ComparedBroker, now: ComparedBroker) -> ComparedBroker:
     """What differs in both looks, and in both by the same word of the broker; all else is on its way and is equal."""
     stayed = {_stays(each) for each in before.differences}
     moving = [each for each in now.differences if each.kind != NOT_READ and _stays(each) not in stayed]
-    now.differences = [each for each in now.differences if each not in moving]
+    now.differences = [each for each in now.differences if each.kind == NOT_READ or _stays(each) in stayed]
     left = {(each.family, each.key) for each in now.differences}
     settled = {(each.family, each.key) for each in moving} - left
     for family, count in Counter(family for family, _ in settled).items():
@@ -174,21 +189,35 @@ def _report(
     moved = [each for each in named if each.alone == MOVED]
     named = [each for each in named if each.alone != MOVED]
     left = {(each.family, each.key, each.broker) for each in named}
-    for family, count in Counter(
-        each[0] for each in {(each.family, each.key, each.broker) for each in moved} - left
-    ).items():
+    moved_keys = {(each.family, each.key, each.broker) for each in moved} - left
+    for family, count in Counter(family for family, _, _ in moved_keys).items():
         families[family].different -= count
         families[family].expected += count
-    modes = {broker: "KRaft" if compared.kraft else "ZooKeeper" for broker, compared in found.items()}
-    asked = [AskedBroker(each, modes.get(each, ""), silent.get(each, "")) for each in sorted({*modes, *silent})]
+    keys_moved = Counter(broker for _, _, broker in moved_keys)
+    asked = [AskedBroker(broker, "", why) for broker, why in silent.items()]
+    asked += [_asked(each, keys_moved[each.broker]) for each in found.values()]
+    carried = within_bytes(named[:DIFFERENCES_SHOWN])
     return BrokersSide(
-        asked=asked,
+        asked=sorted(asked, key=lambda each: each.broker),
         families=[each for each in families.values() if each.compared],
-        differences=named[:DIFFERENCES_SHOWN],
+        differences=carried,
         seconds=round(seconds, 3),
         zookeeper_alone=_zookeeper_alone(two_sides, differences, found.values()),
         not_asked=sorted(without),
-        left_off=max(len(named) - DIFFERENCES_SHOWN, 0),
+        left_off=len(named) - len(carried),
+    )
+
+
+def _asked(compared: ComparedBroker, moved: int) -> AskedBroker:
+    """moved: keys in which it differs as ZooKeeper went on since the rehearsal."""
+    counts = compared.counts.values()
+    refused = [f"{each.family}: {each.reason}" for each in compared.differences if each.kind == NOT_READ]
+    return AskedBroker(
+        compared.broker,
+        "KRaft" if compared.kraft else "ZooKeeper",
+        compared=sum(each.compared for each in counts),
+        different=sum(each.different for each in counts) - moved,
+        refused=refused[0] if refused else "",
     )
 
 
@@ -222,4 +251,4 @@ def _zookeeper_alone(
         for each in two_sides
         if each.kind != NOT_READ and each.family in told and (each.family, each.key) not in contradicted
     ]
-    return sorted(set(alone))[:DIFFERENCES_SHOWN]
+    return sorted(set(alone))[:ALONE_SHOWN]

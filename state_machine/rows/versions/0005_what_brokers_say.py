@@ -18,6 +18,7 @@ depends_on = None
 def upgrade() -> None:
     with op.batch_alter_table("audit_run") as table:
         table.add_column(sa.Column("brokers", sa.JSON(), nullable=True))
+        table.add_column(sa.Column("brokers_passed", sa.Boolean(), nullable=True))
     with op.batch_alter_table("audit_difference") as table:
         table.add_column(sa.Column("broker", sa.Integer(), nullable=True))
         table.add_column(sa.Column("on_broker", sa.JSON(), nullable=True))

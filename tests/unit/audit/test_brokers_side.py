@@ -10,7 +10,14 @@ import pytest
 
 from migrator.audit.brokers.answers import LOGS, BrokerReading, acl_facts, broker_config_facts, quota_facts, scram_facts
 from migrator.audit.brokers.compare import compare_broker
-from migrator.audit.compare import MOVED_ON, AuditReport, BrokersSide, Difference, FamilyCount
+from migrator.audit.compare import (
+    MOVED_ON,
+    AskedBroker,
+    AuditReport,
+    BrokersSide,
+    Difference,
+    FamilyCount,
+)
 from migrator.audit.fingerprints import HIDDEN, SecretFingerprints
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts, id_text
 from migrator.audit.run import _with_brokers
@@ -229,6 +236,7 @@ class Played:
         *,
         only: Iterable[int] | None,
         without: Collection[int],
+        limit_s: float,
     ) -> Any:
         self.asked.append(None if only is None else set(only))
         facts = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
@@ -301,6 +309,43 @@ def test_a_silent_broker_and_a_family_that_is_refused_are_not_read(monkeypatch: 
     del refused.facts[ACLS]
     found = compare_broker(refused, a_log(), SecretFingerprints())
     assert [(each.family, each.kind, each.reason) for each in found.differences] == [(ACLS, "not read", "error 31")]
+
+
+def test_a_broker_that_differs_in_one_look_and_is_silent_in_the_next_has_not_contradicted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = Played(with_epoch(3))
+
+    async def then_gone(*given: Any, **named: Any) -> Any:
+        if played.asked:
+            return {2: "connection refused"}
+        return await played(*given, **named)
+
+    monkeypatch.setattr(module, "read_brokers", then_gone)
+    side = third_side(BrokersAsked("k1:9092"), a_log, looks_after_s=(0.0,))
+    assert [(each.broker, each.mode, each.outcome) for each in side.asked] == [
+        (1, "KRaft", "passed"),
+        (2, "", "incomplete"),
+    ]
+    assert side.differences == []
+    assert not any(each.different for each in side.families)
+
+
+def test_a_line_names_the_first_brokers_that_are_not_well() -> None:
+    asked = [AskedBroker(each, "", "refused") for each in range(5)]
+    asked += [AskedBroker(7, "KRaft", compared=9, different=2), AskedBroker(8, "KRaft", compared=9, refused="ACLs: 31")]
+    side = BrokersSide(asked=asked, not_asked=[9])
+    assert side.words == (
+        "18 keys of 2 brokers compared, 2 different; broker 0: refused; broker 1: refused; broker 2: refused; "
+        "and 4 more; not asked: 9"
+    )
+    assert (side.outcome, side.complete) == ("diverged", False)
+
+
+def test_brokers_that_told_nothing_have_not_passed() -> None:
+    assert BrokersSide().outcome == "incomplete"
+    assert BrokersSide(asked=[AskedBroker(1, "KRaft")]).outcome == "incomplete"
+    assert not BrokersSide(asked=[AskedBroker(1, "KRaft")]).complete
 
 
 def test_brokers_that_all_fall_silent_between_two_looks_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

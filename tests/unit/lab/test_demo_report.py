@@ -57,9 +57,8 @@ def an_audit(number: int, purpose: str, *, passed: bool = True) -> dict[str, Any
     }
 
 
-def of_brokers(result: str = "passed", problem: str = "") -> dict[str, Any]:
-    asked = [{"broker": 0, "mode": "ZooKeeper", "problem": ""}, {"broker": 1, "mode": "ZooKeeper", "problem": problem}]
-    return {"result": result, "asked": asked, "not_asked": [], "problem": ""}
+def of_brokers(result: str = "passed", said: str = "9 keys of 2 brokers compared", *left_out: int) -> dict[str, Any]:
+    return {"result": result, "said": said, "not_asked": list(left_out)}
 
 
 AUDITS = [an_audit(1, "rehearsal"), an_audit(2, "demand"), an_audit(3, "demand")]
@@ -210,12 +209,17 @@ REDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an audit left out": ({"audits": AUDITS[:2]}, "1 of 2 audits were made in dual-write"),
     "a broker that contradicts": (
-        {"audits": [*AUDITS[:2], an_audit(3, "demand") | {"brokers": of_brokers("diverged")}]},
-        "audit 3: brokers: 2 brokers: diverged",
+        {
+            "audits": [
+                *AUDITS[:2],
+                an_audit(3, "demand") | {"brokers": of_brokers("diverged", "broker 1: 2 keys differ")},
+            ]
+        },
+        "audit 3: brokers: diverged, broker 1: 2 keys differ",
     ),
-    "a broker that is silent": (
-        {"audits": [*AUDITS[:2], an_audit(3, "demand") | {"brokers": of_brokers(problem="refused")}]},
-        "audit 3: brokers: 1 brokers: passed; 1: refused",
+    "a broker that was left out": (
+        {"audits": [*AUDITS[:2], an_audit(3, "demand") | {"brokers": of_brokers("passed", "not asked: 1", 1)}]},
+        "audit 3: brokers: passed, not asked: 1",
     ),
     "brokers that nobody asked": (
         {"audits": [*AUDITS[:2], an_audit(3, "demand") | {"brokers": None}]},

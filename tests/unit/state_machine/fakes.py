@@ -420,7 +420,7 @@ PASSED_AUDIT: dict[str, Any] = {
     "engine": "quick",
 }
 BROKERS_SAY_SO: dict[str, Any] = {
-    "asked": [{"broker": each, "mode": "ZooKeeper", "problem": ""} for each in range(3)],
+    "asked": [{"broker": each, "mode": "ZooKeeper", "compared": 3} for each in range(3)],
     "families": [{**FAMILIES[0], "compared": 9, "equal": 9}],
     "differences": [],
     "seconds": 0.1,
@@ -445,7 +445,12 @@ def brokers_differ(broker: int = 2, *silent: int) -> dict[str, Any]:
     found = {"broker": broker, "family": "partitions", "key": "orders-0", "field": "leader_epoch", "kind": "changed"}
     found |= {"on_broker": 3, "log": 4, "alone": "broker", "reason": ""}
     differ = int(broker >= 0)
-    asked = [{**each, "problem": "refused" if each["broker"] in silent else ""} for each in BROKERS_SAY_SO["asked"]]
+    asked = [
+        {"broker": each, "mode": "", "problem": "refused"}
+        if each in silent
+        else {"broker": each, "mode": "ZooKeeper", "compared": 3, "different": int(each == broker)}
+        for each in range(3)
+    ]
     families = [{**FAMILIES[0], "compared": 9, "equal": 9 - differ, "different": differ}]
     side = {**BROKERS_SAY_SO, "asked": asked, "families": families, "differences": [found] * differ}
     return {**PASSED_AUDIT, "same": False, "brokers": side}

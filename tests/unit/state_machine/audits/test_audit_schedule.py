@@ -17,7 +17,7 @@ from state_machine.audits.audit_schedule import schedule_findings
 from state_machine.children.commands import Result
 from state_machine.facts.accepted import WaiverFact
 from state_machine.policy.audit_observations import schedule_checks
-from state_machine.policy.conditions import brokers_agree
+from state_machine.policy.conditions import accepted_brokers, brokers_agree
 from state_machine.policy.fleet_evidence import BROKERS, Roll
 from state_machine.policy.gates import rollback_is_possible
 from state_machine.policy.phases import Phase
@@ -334,8 +334,7 @@ def test_a_broker_that_never_answers_closes_the_way_until_somebody_accepts_it(wo
     accepted = replace(known, road=replace(known.road, waivers=(waived,)))
     assert all(check.holds for check in brokers_agree(accepted))
     assert "waived by Ada" in brokers_agree(accepted)[1].message
-    other = replace(known, road=replace(known.road, waivers=(replace(waived, node=2),)))
-    assert not all(check.holds for check in brokers_agree(other)), "another broker's waiver is none"
+    assert schedule_findings(accepted.audits, world.clock(), accepted_brokers(accepted)) == ()
 
 
 def test_a_roll_of_hours_is_nothing_to_call_somebody_for(world: World) -> None:
@@ -396,3 +395,34 @@ def test_a_broker_that_is_being_restarted_is_left_out(world: World) -> None:
     asyncio.run(story())
     said = next(run for run in reversed(world.runner.runs) if run[0] == "audit")
     assert said[said.index("--without") + 1] == "1"
+
+
+def test_a_broker_that_is_stopped_during_the_audit_was_left_out_and_one_that_failed_is_silent(world: World) -> None:
+    silent = Result(2, brokers_differ(-1, 1, 2), "")
+
+    async def story() -> None:
+        await world.to_dual_write()
+        with world.store.writing() as session:
+            session.add(restarted(world, RollStep.STOPPED))
+            failed = restarted(world, RollStep.FAILED)
+            failed.node_id, failed.failed_in = 2, RollStep.STOPPED
+            session.add(failed)
+        await an_audit(world, silent)
+
+    asyncio.run(story())
+    side = audit_rows.brokers_of(runs(world)[-1])
+    assert side is not None
+    assert (side.not_asked, [each.broker for each in side.asked if each.problem]) == ([1], [2])
+
+
+def test_what_another_release_says_of_brokers_loses_nothing_of_the_two_sides(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        await an_audit(world, Result(1, {**PASSED_AUDIT, "same": False, "brokers": {"asked": 7}}, ""))
+
+    asyncio.run(story())
+    assert results(world) == ["passed"]
+    side = audit_rows.brokers_of(runs(world)[-1])
+    assert side is not None
+    assert "of another release" in side.problem
+    assert broker_checks(world) == {BROKERS_NOT_COMPARED.code}

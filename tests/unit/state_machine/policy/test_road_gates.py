@@ -21,7 +21,7 @@ from state_machine.facts.accepted import Limits, WaiverFact
 from state_machine.facts.canary import CanaryFact, CanaryFigures
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
-from state_machine.policy.audit_observations import AuditObservation, BrokersAudit, ScheduledAudits
+from state_machine.policy.audit_observations import AuditObservation, BrokerSaid, BrokersAudit, ScheduledAudits
 from state_machine.policy.fleet_evidence import (
     FilesObserved,
     FleetEvidence,
@@ -107,8 +107,9 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
 
 
 def of_brokers(number: int = 7, result: str = "passed", **fields: Any) -> BrokersAudit:
-    said = f"audit {number}"
-    seen = BrokersAudit(id=number, result=result, silent=(), left_out=(), age_s=30.0, asked_s=31.0, said=said)
+    """result: of broker 2; the others say what the log says."""
+    said = tuple(BrokerSaid(each, result if each == 2 else "passed") for each in BROKERS)
+    seen = BrokersAudit(id=number, brokers=said, age_s=30.0, asked_s=31.0, said=f"audit {number}")
     return replace(seen, **fields)
 
 
@@ -358,24 +359,23 @@ def test_a_line_of_a_gate_names_five_changes_and_counts_the_others() -> None:
     assert found.message.endswith("Z2K-1058 change 4; and 7 more")
 
 
+NONE_WELL = "no audit found every broker equal to the log"
+
+
 @pytest.mark.parametrize(
     ("brokers", "restarted_s", "code", "said"),
     [
-        ((), None, "Z2K-4066", "no audit has compared every broker yet"),
+        ((), None, "Z2K-4066", NONE_WELL),
         ((of_brokers(age_s=1801.0),), None, "Z2K-4066", "ended 1801 s ago"),
-        ((of_brokers(),), 30.5, "Z2K-4066", "the last restart was 30 s ago, audit 7 31 s ago"),
-        ((of_brokers(silent=(2,)),), None, "Z2K-4066", "no audit has compared every broker yet"),
-        ((of_brokers(left_out=(2,)),), None, "Z2K-4066", "no audit has compared every broker yet"),
-        ((of_brokers(result="incomplete"),), None, "Z2K-4066", "no audit has compared every broker yet"),
+        ((of_brokers(),), 30.5, "Z2K-4066", "the last restart or election was 30 s ago, audit 7 31 s ago"),
+        ((of_brokers(result="incomplete"),), None, "Z2K-4066", NONE_WELL),
+        ((of_brokers(result="left out"),), None, "Z2K-4066", NONE_WELL),
+        ((of_brokers(brokers=()),), None, "Z2K-4066", NONE_WELL),
         ((of_brokers(9, "diverged"), of_brokers(8, "diverged"), of_brokers(7)), None, "Z2K-4065", "audit 9"),
-        (
-            (of_brokers(9, "diverged"), of_brokers(8, "incomplete"), of_brokers(7, "diverged"), of_brokers(6)),
-            None,
-            "Z2K-4065",
-            "audit 9",
-        ),
+        ((of_brokers(9, "diverged"), of_brokers(8, brokers=()), of_brokers(7, "diverged"), of_brokers(6)),
+         None, "Z2K-4065", "audit 9"),
     ],
-    ids=["never", "too old", "before the restart", "silent", "left out", "one refuses", "twice", "silent between"],
+    ids=["never", "too old", "before the restart", "silent", "left out", "none read", "twice", "none read between"],
 )  # fmt: skip
 @pytest.mark.parametrize("gate", [may_roll_brokers, may_replace_controllers, finalize_evidence])
 def test_no_step_forward_where_brokers_are_not_known_to_say_what_the_log_says(
@@ -385,16 +385,52 @@ def test_no_step_forward_where_brokers_are_not_known_to_say_what_the_log_says(
     code: str,
     said: str,
 ) -> None:
-    known = evidence()
-    assert known.audits is not None
-    found = gate(replace(known, audits=replace(known.audits, brokers=brokers, restarted_s=restarted_s)))
+    found = gate(with_brokers(*brokers, restarted_s=restarted_s))
     closed_by = [each for each in found.conditions if not each.holds and code in each.codes]
     assert len(closed_by) == 1
     assert said in closed_by[0].message
 
 
-def test_one_difference_of_a_broker_or_a_restart_before_the_audit_closes_nothing() -> None:
-    known = evidence()
+def with_brokers(*brokers: BrokersAudit, waivers: tuple[WaiverFact, ...] = (), **fields: Any) -> Evidence:
+    known = evidence({"waivers": waivers})
     assert known.audits is not None
-    seen = replace(known.audits, brokers=(of_brokers(8, "diverged"), of_brokers(7)), restarted_s=40.0)
-    assert may_roll_brokers(replace(known, audits=seen)).holds
+    return replace(known, audits=replace(known.audits, brokers=brokers, **fields))
+
+
+def test_one_difference_of_a_broker_closes_nothing_but_the_step_that_cannot_be_undone() -> None:
+    seen = with_brokers(of_brokers(8, "diverged"), of_brokers(7), restarted_s=40.0)
+    assert may_roll_brokers(seen).holds
+    assert closed(finalize_evidence(seen)) == ["brokers said what the log says, lately and since the last restart"]
+
+
+def test_the_last_pass_is_remembered_beyond_the_audits_that_are_kept_at_hand() -> None:
+    before = of_brokers(3, brokers=(), age_s=1700.0, asked_s=1701.0)
+    seen = with_brokers(*(of_brokers(20 - each, "left out") for each in range(10)), brokers_passed=before)
+    assert may_roll_brokers(seen).holds
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "node", "opens"),
+    [
+        ("incomplete", "Z2K-4066", 2, True),
+        ("left out", "Z2K-4066", 2, True),
+        ("diverged", "Z2K-4065", 2, True),
+        ("diverged", "Z2K-4066", 2, False),
+        ("incomplete", "Z2K-4066", 1, False),
+        ("incomplete", "Z2K-4066", None, False),
+    ],
+)
+@pytest.mark.parametrize("gate", [may_roll_brokers, may_replace_controllers, finalize_evidence])
+def test_a_broker_is_accepted_by_its_number_and_by_what_is_wrong_with_it(
+    gate: Callable[[Evidence], Verdict], result: str, code: str, node: int | None, *, opens: bool
+) -> None:
+    waiver = WaiverFact(code, node, "its host is gone", "Ada", 2e9)
+    seen = with_brokers(of_brokers(8, result), of_brokers(7, result), waivers=(waiver,))
+    assert gate(seen).holds is opens
+    told = [each.message for each in gate(seen).conditions if each.name.startswith("brokers said")]
+    assert ("broker 2 is waived by Ada (its host is gone)" in told[0]) is opens
+
+
+def test_a_waiver_without_a_node_opens_no_gate_where_no_broker_was_asked() -> None:
+    waiver = WaiverFact("Z2K-4066", None, "all of them", "Ada", 2e9)
+    assert not may_roll_brokers(with_brokers(waivers=(waiver,))).holds
