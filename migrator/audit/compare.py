@@ -454,7 +454,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
 
     @property
     def outcome(self) -> BrokerOutcome:
-        """Of all that were asked: one that contradicts the log tells more than one that is silent."""
+        """Sum up all that were asked: one that contradicts the log tells more than one that is silent."""
         found = {each.outcome for each in self.asked}
         if BrokerOutcome.DIVERGED in found:
             return BrokerOutcome.DIVERGED
@@ -473,7 +473,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """In one line, with the first brokers that are not equal to the log, or not read."""
+        """Tell it in one line, with the first brokers that are not equal to the log, or not read."""
         compared, different = (sum(getattr(each, key) for each in self.asked) for key in ("compared", "different"))
         answered = sum(not each.problem for each in self.asked)
         said = f"{compared} keys of {answered} brokers compared, {different} different"

@@ -389,7 +389,7 @@ BROKERS_NOT_COMPARED = Finding(
     means="It is unknown whether every broker has what ZooKeeper and the log say. Steps forward stay closed; the "
     "rollback stays possible.",
     remedy="Start a broker that is down and that no roll restarts just now, or give the controllers' user Describe and "
-    "Read where a broker denies it. A waiver of Z2K-4066 in the inventory file accepts that one broker is not compared.",
+    "Read where a broker denies it. A waiver of Z2K-4066 in the inventory file accepts one broker as not compared.",
 )
 
 CONFIRMATION_DISAGREES = Finding(
