@@ -21,10 +21,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from migrator.lab.classes import prepared
+from migrator.lab.cluster import LabCluster
+from migrator.lab.ours import start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
-from tests.e2e.support import AUDIT_DEADLINE_S, ready_cluster, wait_for
 
 BROKERS: Final = ("--brokers", "registered")
+AUDIT_DEADLINE_S: Final = 600.0
+TRIES: Final = 60
+"""Until what was just made has come to all three sides."""
 
 
 def audit(words: list[str]) -> dict[str, Any]:
@@ -45,16 +49,17 @@ def main(arguments: list[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="zk2kraft-third-side-") as home,
         Laboratory(Path(home), prepared()) as laboratory,
-        ready_cluster(laboratory, chosen.topics, partitions=chosen.partitions) as (cluster, controller),
     ):
+        cluster = LabCluster(laboratory)
+        (controller,) = start_ready_to_migrate(cluster, extra={"zk2kraft.takeover.max.ms": 60_000})
+        topics = [f"topic-{number}" for number in range(chosen.topics)]
+        cluster.create_topics(topics, partitions=chosen.partitions)
         controller.start()
         controller.wait_dual_write()
-        cluster.wait_isr_whole([f"topic-{number}" for number in range(chosen.topics)])
+        cluster.wait_isr_whole(topics)
         command = [sys.executable, "-m", "api", "audit", "-z", cluster.zookeeper_connect, "--engine", "quick", "--json"]
         command += ["--kraft", str(controller.metadata_log)]
-        wait_for(
-            lambda: None if audit([*command, *BROKERS])["passed"] else "not equal yet", "all three sides are equal"
-        )
+        assert any(audit([*command, *BROKERS])["passed"] for _ in range(TRIES)), "all three sides are equal"
         found: dict[str, list[dict[str, Any]]] = {"two sides": [], "three sides": []}
         for _ in range(chosen.audits):
             found["two sides"].append(audit(command))
