@@ -246,9 +246,9 @@ class Acts:
         await self._request_audit(snapshot, "copy")
 
     async def _request_audit(self, snapshot: Snapshot, purpose: str) -> None:
-        """By the quick engine; not while one of this purpose runs."""
+        """By the quick engine; not while one of the service's runs. No way back waits for one of a person."""
         runs = await self._store.away(audit_rows.audits, self._store, snapshot.id, limit=5)
-        if any(run.purpose == purpose and run.state in ("asked", "running") for run in runs):
+        if any((run.purpose, run.who) == (purpose, SERVICE) and run.state in ("asked", "running") for run in runs):
             return
         await self._store.away(
             audit_rows.ask_audit,

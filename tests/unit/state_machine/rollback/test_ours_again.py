@@ -13,6 +13,7 @@ import pytest
 from api.lines import back_lines
 from api.views import migration_view, way_back_view
 from migrator.findings.finding import FindingError
+from state_machine.audits import audit_rows
 from state_machine.change.facts import read_facts
 from state_machine.change.report import change_report
 from state_machine.facts.guards import GuardFact
@@ -303,6 +304,21 @@ def test_no_broker_is_stopped_before_an_audit_found_both_sides_equal(world: Unde
         assert 2 <= world.runner.count("audit") - asked <= 5, "it is repeated, and not at once"
         assert not world.nodes_of(Roll.BACK)
         world.runner.results["audit"] = replace(world.runner.results["audit"], document=PASSED_AUDIT)
+        await world.until_brokers()
+
+    asyncio.run(story())
+    assert_ours_again(world)
+
+
+def test_the_way_back_does_not_wait_for_an_audit_that_somebody_else_requested(world: UnderStock) -> None:
+    """It may ask brokers that hang."""
+
+    async def story() -> None:
+        await world.to_soak()
+        audit_rows.ask_audit(
+            world.store, world.id, purpose="demand", engine="quick", who="Ada", at=world.clock(), state="running"
+        )
+        await world.ask_back()
         await world.until_brokers()
 
     asyncio.run(story())
