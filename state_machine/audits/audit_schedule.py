@@ -217,8 +217,10 @@ class AuditSchedule:
         number = None if last is None else last.id
         if known is None or known[1] != number:
             known = (self._steady() + self._wait(snapshot, evidence, last), number)
+        accepted = self._accepted.get(snapshot.id, -math.inf)
         if evidence.every_s and (evidence.overdue_since is not None or _brokers_are_due(snapshot, evidence)):
-            earliest = self._accepted.get(snapshot.id, -math.inf) + min(CONFIRM_S, self._every_s)
+            since_restart = evidence.restarted_s is not None and accepted < self._steady() - evidence.restarted_s
+            earliest = -math.inf if since_restart else accepted + min(CONFIRM_S, self._every_s)
             known = (min(known[0], max(self._steady(), earliest)), number)
         self._due[snapshot.id] = known
         return known[0]

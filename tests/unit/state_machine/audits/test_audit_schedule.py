@@ -365,7 +365,7 @@ def test_a_pass_of_before_the_last_restart_does_not_count_and_the_next_audit_com
         with world.store.writing() as session:
             row = session.get_one(JournalRow, (world.id, Roll.KRAFT, 1))
             row.step, row.changed_at = RollStep.WHOLE, world.clock()
-        await world.rounds(8, seconds=10.0)
+        await world.rounds(3, seconds=2.0)
 
     asyncio.run(story())
     assert len(runs(world)) == 2
