@@ -366,15 +366,14 @@ def brokers_agree(evidence: Evidence, *, quiet_s: float | None = None) -> tuple[
     """
     audits = evidence.audits
     name = "brokers said what the log says, lately and since the last restart"
-    if audits is None or not audits.every_s:
-        said = "no audit asks them by a schedule: `audit_every_s` is 0, or this phase has none"
-        return (Condition(name, False, said, (BROKERS_NOT_COMPARED.code,)),)
+    if audits is None:
+        return (Condition(name, False, "no audit asks them in this phase", (BROKERS_NOT_COMPARED.code,)),)
     last = audits.brokers[0] if audits.brokers else None
     said = "no audit has asked brokers yet" if last is None else f"{last.said} ({last.age_s:.0f} s ago)"
     accepted = accepted_brokers(evidence)
     well = audits.brokers_well(accepted) if quiet_s is None else last if last and last.is_well(accepted) else None
     quiet = [each for each in (audits.restarted_s, quiet_s) if each is not None]
-    why = _why_not_well(well, audits.limit_s, min(quiet, default=math.inf))
+    why = _why_not_well(well, audits.limit_s or AUDIT_FRESH_S, min(quiet, default=math.inf))
     used = [] if well is None else [accepted[each.code, each.broker] for each in well.against()]
     told = [f"broker {each.node} is waived by {each.owner} ({each.reason})" for each in used]
     diverged = audits.brokers_diverged(accepted)

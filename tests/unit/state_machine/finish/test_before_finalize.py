@@ -22,6 +22,7 @@ from state_machine.rolling.journal import begin, record
 from state_machine.rows.documents import INTENT, SOAK, SoakDocument
 from state_machine.rows.tables import Approval, AuditRun, PhaseEvent
 from state_machine.work import acts_after_dual_write
+from tests.unit.state_machine.fakes import BROKERS_SAY_SO
 from tests.unit.state_machine.rolling.test_rolling import codes
 from tests.unit.state_machine.under_stock import NODES, UnderStock
 
@@ -114,6 +115,8 @@ class Finalizing(UnderStock):
                     seconds={},
                     position={},
                     problem="",
+                    brokers=BROKERS_SAY_SO,
+                    brokers_passed=True,
                 )
             )
 
