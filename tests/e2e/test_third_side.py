@@ -43,7 +43,10 @@ ACLS_IN_ZOOKEEPER: Final[dict[str, Value]] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
+    "auto.leader.rebalance.enable": "false",
 }
+"""A new controller, as after a restart of the broker that was it, moves leaders five seconds later, and writes their
+states; the default goes on every five minutes."""
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAAEQ"
 STATE: Final = "/brokers/topics/topic-1/partitions/0/state"
