@@ -355,8 +355,8 @@ def accepted_brokers(evidence: Evidence) -> dict[tuple[str, int], WaiverFact]:
     if evidence.audits is None or evidence.road is None:
         return {}
     said = {(each.code, each.broker) for audit in evidence.audits.brokers for each in audit.against()}
-    waivers = {(code, broker): evidence.road.waiver(code, broker) for code, broker in said}
-    return {what: found for what, found in waivers.items() if found is not None and found.node == what[1]}
+    waivers = {(each.what, each.node): each for each in evidence.road.waivers if each.node is not None}
+    return {what: waivers[what] for what in said & waivers.keys()}
 
 
 def brokers_agree(evidence: Evidence, *, quiet_s: float | None = None) -> tuple[Condition, ...]:

@@ -431,6 +431,11 @@ def test_a_broker_is_accepted_by_its_number_and_by_what_is_wrong_with_it(
     assert ("broker 2 is waived by Ada (its host is gone)" in told[0]) is opens
 
 
+def test_a_waiver_without_a_node_does_not_hide_the_one_of_a_broker() -> None:
+    waivers = (WaiverFact("Z2K-4066", None, "all", "Bo", 2e9), WaiverFact("Z2K-4066", 2, "gone", "Ada", 2e9))
+    assert may_roll_brokers(with_brokers(of_brokers(8, "incomplete"), waivers=waivers)).holds
+
+
 def test_a_waiver_without_a_node_opens_no_gate_where_no_broker_was_asked() -> None:
     waiver = WaiverFact("Z2K-4066", None, "all of them", "Ada", 2e9)
     assert not may_roll_brokers(with_brokers(waivers=(waiver,))).holds
