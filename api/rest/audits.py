@@ -48,7 +48,7 @@ def get_audit(parts: ServiceParts, number: Number) -> AuditView:
 def get_differences(
     parts: ServiceParts, number: Number, cursor: Cursor = 0, limit: Limit = 100
 ) -> Page[DifferenceView]:
-    """The differences of an audit, in the order of its report. Those with a rule are expected."""
+    """The differences of an audit, in the order of its report. Those of ZooKeeper with a rule are expected."""
     found = audit_rows.differences(parts.store, number, cursor=cursor, limit=limit + 1)
     items = [DifferenceView.model_validate(each) for each in found[:limit]]
     rest = found[limit:]

@@ -43,7 +43,7 @@ LOOKS_AFTER_S: Final = (0.5, 1.0, 2.0)
 """Waited for before each further look. A healthy broker has what is committed within half a second."""
 
 THIRD_SIDE_S: Final = 240.0
-"""All looks together. A broker that was not read by then is silent; what the two sides said waits for it."""
+"""No look begins later. A broker that was not read by then is silent; what the two sides said waits for it."""
 ALONE_SHOWN: Final = 100
 """These are differences of the two sides, which are told there."""
 
@@ -133,6 +133,9 @@ def third_side(
     for seconds in looks_after_s:
         again = [broker for broker, each in found.items() if broker not in silent and _may_settle(each)]
         if not again:
+            break
+        if time.monotonic() - began > limit_s:
+            silent |= dict.fromkeys(again, "no time was left to look again at what differs")
             break
         time.sleep(seconds)
         facts = read_log()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
@@ -25,8 +26,10 @@ from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError
 from migrator.model.topic_configs import ConfigSource
+from migrator.node.brokers.what_they_say import read_brokers
 from migrator.node.tools import third_side as module
 from migrator.node.tools.third_side import BrokersAsked, third_side
+from migrator.node.transport.client_security import PLAINTEXT
 from migrator.wire.messages.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
@@ -331,6 +334,16 @@ def test_a_broker_that_differs_in_one_look_and_is_silent_in_the_next_has_not_con
     assert not any(each.different for each in side.families)
 
 
+def test_a_difference_that_nobody_had_time_to_look_at_again_is_no_contradiction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "read_brokers", Played(with_epoch(3)))
+    side = third_side(BrokersAsked("k1:9092"), a_log, looks_after_s=(0.0,), limit_s=-1.0)
+    assert [(each.broker, each.outcome) for each in side.asked] == [(1, "passed"), (2, "incomplete")]
+    assert "no time was left" in side.asked[1].problem
+    assert side.differences == []
+
+
 def test_a_line_names_the_first_brokers_that_are_not_well() -> None:
     asked = [AskedBroker(each, "", "refused") for each in range(5)]
     asked += [AskedBroker(7, "KRaft", compared=9, different=2), AskedBroker(8, "KRaft", compared=9, refused="ACLs: 31")]
@@ -404,6 +417,21 @@ def test_addresses_are_those_that_brokers_registered() -> None:
     assert BrokersAsked("registered").addresses(log) == [("gate", 9001), ("gate", 9002)], "the plain one"
     with pytest.raises(FindingError, match=r"Z2K-5001 .*listener OTHER"):
         BrokersAsked("registered", listener="OTHER").addresses(log)
+
+
+def test_a_program_that_is_no_broker_at_a_registered_address_is_named_and_ends_nothing() -> None:
+    async def story() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(b"\x00\x00\x00\x09no broker")
+            await writer.drain()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(OSError, match=f"127.0.0.1:{port}: "):
+                await read_brokers([("127.0.0.1", port)], a_log(), PLAINTEXT, lambda _: None)
+
+    asyncio.run(story())
 
 
 def test_no_broker_that_answers_is_not_read() -> None:
