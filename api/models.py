@@ -372,7 +372,9 @@ class DifferenceView(BaseModel):
     family: str = Field(description="kind of metadata")
     key: str = Field(description="which topic, partition or broker")
     field: str = Field(description="which field; empty: the whole key")
-    kind: str = Field(description="changed, missing in zookeeper, missing in log, other in snapshot, or not read")
+    kind: str = Field(
+        description="changed, missing in zookeeper, missing in log, other in snapshot, unusable, or not read"
+    )
     zookeeper: Any = Field(description="the value in ZooKeeper")
     log: Any = Field(description="the value in the log")
     rule: str = Field(

@@ -208,4 +208,6 @@ def _difference_line(each: Difference) -> str:
         return f"not read: {what}: {each.rule}"
     if each.kind == DifferenceKind.OTHER_IN_SNAPSHOT:
         return f"{each.kind}: {what} log={each.log}; {each.rule}"
+    if each.kind == DifferenceKind.UNUSABLE:
+        return f"{each.kind}: {what} {each.log} on both sides; {each.rule}"
     return f"{each.kind}: {what} zookeeper={each.zookeeper} log={each.log}"

@@ -31,6 +31,7 @@ from migrator.audit.normalise import (
     STOCK_ANNOUNCES,
     TOPIC_CONFIGS,
     Facts,
+    why_unusable,
 )
 from migrator.audit.rows import HOLD_SECRETS
 from migrator.findings.finding import FindingError
@@ -67,6 +68,11 @@ EPOCH_IS_RAISED: Final = "a rollback writes a controller epoch above that of eve
 
 STOCK_RUNS_AHEAD: Final = "stock writes a state again where only its directories changed, which no znode has"
 
+WRITES_OF_A_LEADER: Final = 2
+"""Of a state by one stock leader, that change nothing in it: the copy of its snapshot, and one that was torn before it.
+Source: Kafka 3.9 `KRaftMigrationZkWriter.handleSnapshot`, `KRaftMigrationDriver.SyncKRaftMetadataEvent`.
+"""
+
 MARGIN: Final = "producer id margin of the copy"
 
 MOVED_ON: Final = "ZooKeeper changed it after the rehearsal was read"
@@ -85,6 +91,7 @@ class DifferenceKind(StrEnum):
     MISSING_IN_ZOOKEEPER = "missing in zookeeper"
     MISSING_IN_LOG = "missing in log"
     OTHER_IN_SNAPSHOT = "other in snapshot"
+    UNUSABLE = "unusable"
     NOT_READ = "not read"
 
 
@@ -98,8 +105,8 @@ class KeyOutcome(StrEnum):
 
 
 class Difference(msgspec.Struct, frozen=True, rename={"field_": "field"}):
-    """One field of one key; field_ "" is the whole key. rule: why it is expected, why it was not read, or what the
-    snapshot says.
+    """One field of one key; field_ "" is the whole key. rule: why it is expected, why it was not read, what the
+    snapshot says, or why nobody can use what both sides say.
     """
 
     family: str
@@ -169,7 +176,11 @@ class ExpectedDifferences:
                         behind then, not at a rollback: its own audit does not say that it is dual-write.
     ours_leads:         the active controller is ours. Under stock, versions of partition states run ahead; ours puts
                         them right when it leads again.
+    accepts_unusable:   what both sides say is equal even where no broker can use it: a takeover has a gate for it, and
+                        a way back does not wait for it.
     stands_still:       ZooKeeper has lacked something for so long that nothing is on its way any more (standstill.py).
+    elections:          how many leaders the log has had at most, which is its epoch. Each stock one writes states again
+                        once it leads (`WRITES_OF_A_LEADER`), so no version is ahead by more. None: not known, no bound.
     """
 
     producer_id_margin: int = 0
@@ -179,6 +190,8 @@ class ExpectedDifferences:
     in_dual_write: bool = False
     ours_leads: bool = True
     stands_still: bool = False
+    accepts_unusable: bool = False
+    elections: int | None = None
 
     def excuses(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int) -> bool:
         """Whether ZooKeeper alone moved on: the key was written, or deleted, after the rehearsal was read, and the log
@@ -216,7 +229,7 @@ class ExpectedDifferences:
             return EPOCH_IS_RAISED
         if self.in_dual_write and _version_lags(each):
             return VERSION_LAGS
-        if self.in_dual_write and not self.ours_leads and _version_runs_ahead(each):
+        if self.in_dual_write and not self.ours_leads and _version_runs_ahead(each, self.elections):
             return STOCK_RUNS_AHEAD
         return ""
 
@@ -240,8 +253,9 @@ def _version_lags(each: Difference) -> bool:
     return _is_version(each) and bool(each.zookeeper < each.log)
 
 
-def _version_runs_ahead(each: Difference) -> bool:
-    return _is_version(each) and bool(each.zookeeper > each.log)
+def _version_runs_ahead(each: Difference, elections: int | None) -> bool:
+    ahead = each.zookeeper - each.log if _is_version(each) else 0
+    return ahead > 0 and (elections is None or ahead <= WRITES_OF_A_LEADER * elections)
 
 
 def _is_version(each: Difference) -> bool:
@@ -268,9 +282,10 @@ class Comparison:
 
     def add(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int = -1) -> None:
         """Compare one key. mzxid: when ZooKeeper last changed it."""
-        if self.pending is not None and self.pending.takes(family, key, equal=zookeeper == log):
+        equal = zookeeper == log and (self.rules.accepts_unusable or not is_unusable(family, zookeeper))
+        if self.pending is not None and self.pending.takes(family, key, equal=equal):
             return
-        if zookeeper == log:
+        if equal:
             self.counts[family].count(KeyOutcome.EQUAL)
             return
         if family in HOLD_SECRETS:
@@ -317,6 +332,8 @@ def judge(
 ) -> tuple[KeyOutcome, list[Difference]]:
     """What became of a key, and the differences that say so: only those that no rule expects, if there are any."""
     found = [rules.name(each, zookeeper or {}) for each in differences(family, key, zookeeper, log)]
+    if zookeeper and log and not found and not rules.accepts_unusable and is_unusable(family, log):
+        return KeyOutcome.DIFFERENT, [_unusable(family, key, zookeeper, log)]
     if found and rules.excuses(family, key, zookeeper, log, mzxid):
         found = [msgspec.structs.replace(each, rule=each.rule or MOVED_ON) for each in found]
     unexpected = [each for each in found if not each.rule]
@@ -328,6 +345,16 @@ def judge(
 def lag(changes: int, offset: int) -> str:
     """changes: of the key, which ZooKeeper does not have yet. offset: of the last one."""
     return f"{LAG}: the log is ahead by {changes} change{'s' * (changes > 1)} of this key, the last at offset {offset}"
+
+
+def is_unusable(family: str, facts: Facts | None) -> bool:
+    """Whether it is a partition that no broker can lead as it stands, however equal both sides are."""
+    return family == PARTITIONS and facts is not None and why_unusable(facts) is not None
+
+
+def _unusable(family: str, key: str, zookeeper: Facts, log: Facts) -> Difference:
+    field_, reason = why_unusable(log) or ("", "")
+    return Difference(family, key, field_, DifferenceKind.UNUSABLE, zookeeper.get(field_), log.get(field_), reason)
 
 
 def unread_key(family: str, key: str, reason: str) -> Difference:

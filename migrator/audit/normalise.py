@@ -76,6 +76,8 @@ STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "p
 STATES_KEPT, KEPT_STATE_BYTES = 4_096, 1_024
 """Texts of state znodes that are decoded once, most of 150 bytes. Longer ones, as anybody may write, are not kept."""
 
+NO_LEADER: Final = -1
+
 RECOVERY_STATE_MAX: Final = 1
 """`LeaderRecoveryState` has RECOVERED and RECOVERING."""
 
@@ -88,6 +90,30 @@ T = TypeVar("T")
 
 def partition_key(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
+
+
+def why_unusable(facts: Facts) -> tuple[str, str] | None:
+    """Field, and why no broker can lead this partition as it stands; None where one can.
+
+    A leader that is no replica leads nothing. An ISR with somebody who is no replica shrinks to that one when the
+    replicas stop, and the partition is without a leader for good (seen on 3.9.2). Odd tools wrote such states in the
+    field; neither kind of controller writes one.
+    """
+    replicas = facts["replicas"]
+    if not replicas or len(set(replicas)) != len(replicas):
+        return "replicas", "a broker stands in it twice" if replicas else "there is no replica"
+    if "isr" not in facts:
+        return None
+    isr, leader = facts["isr"], facts["leader"]
+    if leader != NO_LEADER and leader not in replicas:
+        return "leader", f"it is none of the replicas {replicas}"
+    if isr != replicas:
+        in_sync = set(isr)
+        if len(in_sync) != len(isr):
+            return "isr", "a broker stands in it twice"
+        if not in_sync <= set(replicas):
+            return "isr", f"it has brokers that are none of the replicas {replicas}"
+    return None
 
 
 # --- ZooKeeper's side -------------------------------------------------------------------------------------

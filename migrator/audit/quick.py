@@ -107,12 +107,14 @@ def compare_sides(
 
     passwords:  what decodes those of brokers; without it a broker that has one is not read.
     pending:    takes what differs, and what the log changed meanwhile; neither is counted.
-    of_cluster: the family `cluster`, and controller epochs of states, too. No takeover and no rollback waits for them:
-                it is before a takeover that somebody can put them right, and a rollback writes a higher epoch.
+    of_cluster: the family `cluster`, controller epochs of states, and partitions that nobody can use on either side,
+                too. No takeover and no rollback waits for them: it is before a takeover that somebody can put them
+                right, and a rollback writes a higher epoch.
     """
     session.sync()
     topics = topic_names(session)
-    known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
+    every_topic = frozenset(topics) | frozenset(log.topics())
+    known = replace(rules, topics=every_topic, accepts_unusable=not of_cluster)
     comparison = Comparison(known, fingerprints=fingerprints or SecretFingerprints(), pending=pending)
     on_both = compare_topics(session, log, topics, comparison, limits, epoch_limit(session) if of_cluster else None)
     for row in unassigned_partitions(session, topics, limits):
@@ -144,7 +146,7 @@ def quick_audit(
     fingerprints = kept_facts(rules.read).fingerprints if rules.read else SecretFingerprints()
     mirrored = mirrored_position(session) if follows else NOWHERE
     log, position = read_log(mirrored.offset if follows else NO_OFFSET, mirrored)
-    rules = replace(rules, stands_still=log.behind_ms > STANDS_STILL_MS)
+    rules = replace(rules, stands_still=log.behind_ms > STANDS_STILL_MS, elections=position.epoch)
     read = time.monotonic()
     pending = SecondPass.of(log) if follows else None
     comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending, of_cluster=True)

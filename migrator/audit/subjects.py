@@ -18,7 +18,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from migrator.audit.cluster import CLUSTER
-from migrator.audit.compare import Difference, ExpectedDifferences, KeyOutcome, differences, judge, lag, unread_key
+from migrator.audit.compare import (
+    Difference,
+    ExpectedDifferences,
+    KeyOutcome,
+    differences,
+    is_unusable,
+    judge,
+    lag,
+    unread_key,
+)
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_states import Key, KeyState, LogStates, in_window
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts
@@ -150,7 +159,7 @@ def _judged(
         yield JudgedKey(family, key, KeyOutcome.NOT_READ, [unread_key(family, key, row.problem)], *moved)
     elif states is not None and family != CLUSTER:  # what the log says of the cluster counts at once
         yield from _judged_in_window(row, states, scope, rules, moved)
-    elif text is not None and facts is not None and facts_text(facts) == text:
+    elif text is not None and facts is not None and facts_text(facts) == text and not is_unusable(family, facts):
         yield JudgedKey(family, key, KeyOutcome.EQUAL, [], *moved)
     elif (text is not None and facts is not None) or not scope.goes_with_its_topic(family):
         topics = frozenset([key] if family == TOPIC_CONFIGS and scope.topic_exists else [])

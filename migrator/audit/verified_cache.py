@@ -101,7 +101,8 @@ class VerifiedCache:
         others = facts_of(records)
         session.sync()
         names = topic_names(session)
-        comparison = Comparison(replace(rules, topics=frozenset(names) | by_topic.keys()))
+        known = replace(rules, topics=frozenset(names) | by_topic.keys(), accepts_unusable=True)
+        comparison = Comparison(known)
         verified: dict[str, VerifiedRead] = {}
         there: set[str] = set()
         remaining = iter(names)

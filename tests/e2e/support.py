@@ -127,8 +127,34 @@ def produce(cluster: LabCluster, topic: str, count: int) -> None:
     producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})
     for number in range(count):
         producer.produce(topic, f"{number}", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
-    wait_for(lambda: why_not_written(cluster, producer), f"{topic} is written to")
+    try:
+        wait_for(lambda: why_not_written(cluster, producer), f"{topic} is written to")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{who_leads(cluster, topic)}") from None
     assert not failed, failed[:3]
+
+
+LAST_WARNINGS: Final = 12
+
+
+def who_leads(cluster: LabCluster, topic: str) -> str:
+    """The topic's states in ZooKeeper, what each running broker tells clients of it, and its last warnings."""
+    said = []
+    for partition in cluster.zk.children(f"/brokers/topics/{topic}/partitions"):
+        said.append(
+            f"{topic}-{partition}: {cluster.zk.read(f'/brokers/topics/{topic}/partitions/{partition}/state')!r}"
+        )
+    for broker in (each for each in cluster.brokers if each.is_running):
+        try:
+            client = AdminClient({**cluster.client, "bootstrap.servers": broker.address})
+            found = client.list_topics(topic, timeout=LOOKS_FOR_FLAWS_S).topics[topic].partitions.values()
+            told = "; ".join(f"{each.id}: leader {each.leader}, isr {each.isrs}, {each.error}" for each in found)
+        except (KafkaException, KeyError) as error:
+            told = repr(error)
+        lines = broker.process.log.read_text(errors="replace").splitlines()
+        warned = [line for line in lines if " WARN " in line or " ERROR " in line][-LAST_WARNINGS:]
+        said += [f"{broker.name} says {told}", *warned]
+    return "\n".join(said)
 
 
 def why_not_written(cluster: LabCluster, producer: Producer) -> str | None:

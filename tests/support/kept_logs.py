@@ -16,7 +16,7 @@ from migrator.node.log.log_store import LogStore
 from migrator.node.log.storage import LOG_NAME
 from migrator.wire.batch import build_batch, build_control_batch, peek
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
-from migrator.wire.messages.metadata import NoOpRecord, RegisterBrokerRecord
+from migrator.wire.messages.metadata import NoOpRecord, PartitionRecord, RegisterBrokerRecord
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
 
@@ -25,8 +25,18 @@ RECORDS_PER_BATCH = 100
 
 
 def values_of(records: Sequence[Message]) -> list[bytes]:
-    """Version 0 loses nothing of what a copy writes; registrations of brokers are of metadata.version 14 (3.7)."""
-    return [encode_record(record, 3 if isinstance(record, RegisterBrokerRecord) else 0) for record in records]
+    """Version 0 loses nothing of what a copy writes; registrations and directories are of metadata.version 14 (3.7)."""
+    return [encode_record(record, _version(record)) for record in records]
+
+
+def _version(record: Message) -> int:
+    match record:
+        case RegisterBrokerRecord():
+            return 3
+        case PartitionRecord():
+            return int(bool(record.directories))
+        case _:
+            return 0
 
 
 def with_records(source: Path, target: Path, *batches: Sequence[Message]) -> Path:

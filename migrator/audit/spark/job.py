@@ -131,7 +131,7 @@ class ReplayManifest(msgspec.Struct):
     """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
 
     rows: how many each look wrote. windows: of a dual-write, the offsets that ZooKeeper had during each look.
-    beside: the last offset of the snapshot beside the log of each look; -1 without one.
+    beside: the last offset of the snapshot beside the log of each look; -1 without one. elections: the log's epoch.
     """
 
     zk: dict[str, Any]
@@ -145,6 +145,7 @@ class ReplayManifest(msgspec.Struct):
     windows: list[OffsetRange | None] = []
     beside: list[int] = []
     stands_still: bool = False
+    elections: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +306,7 @@ class _Audit:
         """offsets: of a dual-write. What the log said while ZooKeeper was read is read behind it."""
         look = self._next_look()
         low = None if offsets is None else offsets.mirrored().offset
+        self.kept.elections = log.plan.epoch
         self.kept.stands_still = low is not None and behind_ms(log.plan, low) > STANDS_STILL_MS
         parts = plan_parts(names, min(self.kept.tasks, READERS_MAX))
         reader = PartReader(reading, parts, [*log.plan.splits, *log.plan.beside])
@@ -419,6 +421,7 @@ class _Audit:
             in_dual_write=bool(self.kept.zk.get("dual_write")),
             ours_leads=bool(self.kept.zk.get("ours_leads", True)),
             stands_still=self.kept.stands_still,
+            elections=self.kept.elections,
         )
         judge = SubjectJudge(rules, look.window, look.beside)
         verdicts = together(wanted, self.kept.tasks).mapInArrow(judge, JUDGED_SCHEMA)

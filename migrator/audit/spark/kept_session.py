@@ -68,3 +68,9 @@ class KeptSession:
         gateway.jvm.System.gc()
         for file in self._directory.glob("blockmgr-*/*/shuffle_*"):
             file.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """End Spark; the next audit would start it again."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None

@@ -93,6 +93,46 @@ def test_a_version_ahead_of_its_partition_epoch_is_expected_under_stock_controll
     assert all((each.rule == STOCK_RUNS_AHEAD) is (outcome is KeyOutcome.EXPECTED) for each in said)
 
 
+@pytest.mark.parametrize(("elections", "outcome"), [
+    (None, KeyOutcome.EXPECTED), (3, KeyOutcome.EXPECTED), (2, KeyOutcome.DIFFERENT), (0, KeyOutcome.DIFFERENT),
+])  # fmt: skip
+def test_a_version_is_ahead_by_no_more_than_stock_leaders_have_written(
+    elections: int | None, outcome: KeyOutcome
+) -> None:
+    """S02. Without a bound 2,000 writes by a stranger passed. A way back knows none, and waits for none."""
+    rules = ExpectedDifferences(in_dual_write=True, ours_leads=False, elections=elections)
+    found, _ = judge(
+        PARTITIONS, "orders-0", {**PARTITION, "partition_epoch": PARTITION["partition_epoch"] + 6}, PARTITION, rules
+    )
+    assert found is outcome
+
+
+@pytest.mark.parametrize(("changes", "field", "reason"), [
+    ({"leader": 9}, "leader", "none of the replicas"),
+    ({"isr": [1, 1]}, "isr", "twice"),
+    ({"isr": [1, 9]}, "isr", "none of the replicas"),
+    ({"replicas": [], "isr": [], "leader": -1}, "replicas", "no replica"),
+    ({"replicas": [1, 1]}, "replicas", "twice"),
+])  # fmt: skip
+def test_what_both_sides_say_and_no_broker_can_lead_is_told(changes: Facts, field: str, reason: str) -> None:
+    """E10, E11, S11. A takeover has its own gate for it, and a way back does not wait."""
+    facts = {**PARTITION, **changes}
+    outcome, (said,) = judge(PARTITIONS, "orders-0", facts, facts, ExpectedDifferences())
+    assert (outcome, said.kind, said.field_) == (KeyOutcome.DIFFERENT, DifferenceKind.UNUSABLE, field)
+    assert reason in said.rule
+    back = ExpectedDifferences(accepts_unusable=True)
+    assert judge(PARTITIONS, "orders-0", facts, facts, back) == (KeyOutcome.EQUAL, [])
+    for rules, equal in ((ExpectedDifferences(), 0), (back, 1)):
+        comparison = Comparison(rules)
+        comparison.add(PARTITIONS, "orders-0", facts, facts)
+        assert comparison.counts[PARTITIONS].equal == equal
+
+
+def test_a_partition_without_a_leader_can_be_led_again() -> None:
+    facts = {**PARTITION, "leader": -1}
+    assert judge(PARTITIONS, "orders-0", facts, facts, ExpectedDifferences()) == (KeyOutcome.EQUAL, [])
+
+
 def test_a_changed_field_is_told_with_both_values() -> None:
     outcome, found = judge(PARTITIONS, "orders-0", {**PARTITION, "leader": 2}, PARTITION, ExpectedDifferences())
     assert outcome is KeyOutcome.DIFFERENT

@@ -190,9 +190,9 @@ def test_an_isr_is_a_set_for_brokers() -> None:
         log.apply(record)
 
     def outcome() -> KeyOutcome:
-        zookeeper = zk_state("/s", json.dumps(state).encode(), 0)
-        in_log = {name: value for name, value in log.partitions("a")[0].items() if name in zookeeper}
-        return judge(PARTITIONS, "a-0", zookeeper, in_log, ExpectedDifferences())[0]
+        assigned = {"replicas": [1, 2, 3], "adding": [], "removing": []}
+        zookeeper = {**assigned, **zk_state("/s", json.dumps(state).encode(), 0)}
+        return judge(PARTITIONS, "a-0", zookeeper, log.partitions("a")[0], ExpectedDifferences())[0]
 
     assert outcome() is KeyOutcome.EQUAL
     log.apply(PartitionChangeRecord(0, topic, isr=(3, 2)))
