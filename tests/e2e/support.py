@@ -139,11 +139,10 @@ LAST_WARNINGS: Final = 12
 
 def who_leads(cluster: LabCluster, topic: str) -> str:
     """The topic's states in ZooKeeper, what each running broker tells clients of it, and its last warnings."""
-    said = []
-    for partition in cluster.zk.children(f"/brokers/topics/{topic}/partitions"):
-        said.append(
-            f"{topic}-{partition}: {cluster.zk.read(f'/brokers/topics/{topic}/partitions/{partition}/state')!r}"
-        )
+    partitions = f"/brokers/topics/{topic}/partitions"
+    said = [
+        f"{topic}-{each}: {cluster.zk.read(f'{partitions}/{each}/state')!r}" for each in cluster.zk.children(partitions)
+    ]
     for broker in (each for each in cluster.brokers if each.is_running):
         try:
             client = AdminClient({**cluster.client, "bootstrap.servers": broker.address})
