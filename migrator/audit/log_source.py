@@ -37,16 +37,40 @@ class CommittedRecords:
         """Of the records that are taken, where they are of a snapshot: all count from the last offset in it."""
         self.offset = -1
         self.epoch = -1
-        self._open: list[Message] | None = None
+        self._open: list[Message | bytes] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is."""
+        return self._open is not None
+
+    def counts_from(self, offset: int) -> int:
+        """From which offset on a record at this one counts, if it is in no transaction."""
+        return offset if self.snapshot_offset < 0 else self.snapshot_offset
 
     def take(self, batch: Batch) -> Iterator[Message]:
         for offset, record in records_of(batch):
             yield from self.take_one(offset, record)
+        self.took(batch)
+
+    def took(self, batch: Batch) -> None:
+        """All of it was taken."""
         self.offset, self.epoch = batch.last_offset, batch.leader_epoch
 
     def take_one(self, offset: int, record: Message) -> Iterator[Message]:
         """Take one record, and yield what counts by now."""
-        self.at = offset if self.snapshot_offset < 0 else self.snapshot_offset
+        for each in self.take_or_hold(offset, record):
+            assert not isinstance(each, bytes), "who lets values be held takes them back"
+            yield each
+
+    def hold(self, value: bytes) -> None:
+        """Take a value into the transaction that is open; it is no marker."""
+        assert self._open is not None
+        self._open.append(value)
+
+    def take_or_hold(self, offset: int, record: Message | bytes) -> Iterator[Message | bytes]:
+        """The same, of records that may be left as values: a copy is one transaction, and nobody needs it twice."""
+        self.at = self.counts_from(offset)
         if isinstance(record, MARKERS):
             yield from self._mark(record, offset)
         elif self._open is not None:
@@ -54,7 +78,7 @@ class CommittedRecords:
         else:
             yield record
 
-    def _mark(self, marker: Message, offset: int) -> Iterable[Message]:
+    def _mark(self, marker: Message | bytes, offset: int) -> Iterable[Message | bytes]:
         _refuse_out_of_turn(type(marker).__name__, offset, is_open=self._open is not None)
         inside = self._open or []
         self._open = [] if isinstance(marker, BeginTransactionRecord) else None
@@ -64,10 +88,15 @@ class CommittedRecords:
 def records_of(batch: Batch) -> Iterator[tuple[int, Message]]:
     """Offset and record of a data batch; nothing of a control batch. A record that cannot be read is Z2K-5001."""
     for offset, value in enumerate(batch.values, batch.base_offset):
-        try:
-            yield offset, decode_record(value)
-        except FindingError as error:
-            raise AUDIT_CANNOT_READ.error(what=f"the record at offset {offset}", reason=words_of(error)) from error
+        yield offset, record_at(offset, value)
+
+
+def record_at(offset: int, value: bytes) -> Message:
+    """Decode a record. Raises Z2K-5001 with its offset."""
+    try:
+        return decode_record(value)
+    except FindingError as error:
+        raise AUDIT_CANNOT_READ.error(what=f"the record at offset {offset}", reason=words_of(error)) from error
 
 
 class Marker(NamedTuple):
@@ -111,8 +140,13 @@ def read_directory(path: Path, into: CommittedRecords) -> Iterator[Message]:
 
 
 def read_planned(plan: LogPlan, into: CommittedRecords) -> Iterator[Message]:
+    for batch in planned_batches(plan, into):
+        yield from into.take(batch)
+
+
+def planned_batches(plan: LogPlan, into: CommittedRecords) -> Iterator[Batch]:
+    """The batches of a plan, each of which `into` has to take before the next one."""
     for split in plan.splits:
         into.snapshot_offset = split.snapshot_offset
-        for batch in read_split(split):
-            yield from into.take(batch)
+        yield from read_split(split)
     into.offset, into.epoch = plan.offset, plan.epoch

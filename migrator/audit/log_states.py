@@ -17,8 +17,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from migrator.audit.cluster import CLUSTER, CLUSTER_RECORDS, OF_THE_LOG, cluster_key
+from migrator.audit.log_source import CommittedRecords, record_at
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
+    FRAME_BYTES,
+    PARTITION_FRAMES,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
@@ -31,6 +34,7 @@ from migrator.audit.normalise import (
 )
 from migrator.audit.rows import BROKER_SUBJECT, TOPIC_SUBJECT, ZNODE_SUBJECT, subject_of, topic_subject
 from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, SecurityChange, change_of
+from migrator.wire.batch import Batch
 from migrator.wire.messages.metadata import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -101,6 +105,30 @@ class LogStates:
         for key, facts in before.items():
             self._earlier[key].append(KeyState(self._changed.get(key, -1), facts))
             self._changed[key] = offset
+
+    def take_batch(self, batch: Batch, records: CommittedRecords) -> None:
+        """All committed records of a batch. Most of a log makes partitions, and most of them say what others say."""
+        for offset, value in enumerate(batch.values, batch.base_offset):
+            if value[:FRAME_BYTES] in PARTITION_FRAMES:
+                if records.is_open:
+                    records.hold(value)
+                    continue
+                if records.counts_from(offset) <= self._low:
+                    self._take_partition(offset, value)
+                    continue
+            for record in records.take_or_hold(offset, record_at(offset, value)):
+                if not isinstance(record, bytes):
+                    self.take(records.at, record)
+                elif records.at <= self._low:
+                    self._take_partition(offset, record)
+                else:
+                    self.take(records.at, record_at(offset, record))
+        records.took(batch)
+
+    def _take_partition(self, offset: int, value: bytes) -> None:
+        """Nobody asks what its key said before."""
+        if not self.facts.take_known(value):
+            self.facts.take_partition(value, record_at(offset, value))
 
     def changed(self) -> Iterable[Key]:
         """Keys that records behind `low` are about."""

@@ -11,6 +11,7 @@ so an error in one of the copy's decoders shows up as a difference instead of hi
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeVar
@@ -42,6 +43,7 @@ from migrator.wire.messages.metadata import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from migrator.wire.records import frame_of
 from migrator.wire.schema import Message
 
 Facts = dict[str, Any]
@@ -70,7 +72,8 @@ STOCK_MIRROR: Final = -1
 
 OF_ZOOKEEPER_ALONE: Final = frozenset({STOCK_ANNOUNCES, BLOCK_SIZE})
 
-STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
+PARTITION_EPOCH: Final = "partition_epoch"
+STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", PARTITION_EPOCH})
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
 
 STATES_KEPT, KEPT_STATE_BYTES = 4_096, 1_024
@@ -80,6 +83,16 @@ NO_LEADER: Final = -1
 
 RECOVERY_STATE_MAX: Final = 1
 """`LeaderRecoveryState` has RECOVERED and RECOVERING."""
+
+PARTITION_FRAMES: Final = frozenset(frame_of(PartitionRecord, version) for version in (0, 1, 2))
+"""What the value of a PartitionRecord begins with; then come the partition, the topic's id, and the rest."""
+
+FRAME_BYTES: Final = 3
+_PARTITION_AT: Final = struct.Struct(">i16s")
+_BEHIND_ID: Final = FRAME_BYTES + _PARTITION_AT.size
+
+KNOWN_MAX: Final = 65_536
+"""How many texts of partitions are known by their bytes: a few MB."""
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 RESOURCES: Final = {TOPIC_CONFIGS: TOPIC_RESOURCE, BROKER_CONFIGS: BROKER_RESOURCE}
@@ -169,6 +182,8 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
     """A topic znode: the topic's facts, and per partition id its assignment. Partitions are a family of their own."""
     found = _json(path, data, _TOPIC_JSON)
     adding, removing = found.adding_replicas or {}, found.removing_replicas or {}
+    if not adding and not removing:
+        return {"id": found.topic_id}, {each: _settled(tuple(found.partitions[each])) for each in found.partitions}
     assignments = {
         partition: {
             "replicas": replicas,
@@ -178,6 +193,12 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
         for partition, replicas in found.partitions.items()
     }
     return {"id": found.topic_id}, assignments
+
+
+@lru_cache(maxsize=KNOWN_MAX)
+def _settled(replicas: tuple[int, ...]) -> Facts:
+    """The assignment of a partition that does not move: one for all that have it, which nobody changes."""
+    return {"replicas": [*replicas], "adding": [], "removing": []}
 
 
 def _decoded_state(data: bytes) -> tuple[int, Facts]:
@@ -195,6 +216,18 @@ _kept_state: Final = lru_cache(maxsize=STATES_KEPT)(_decoded_state)
 """Most partitions of a cluster share few texts."""
 
 
+def state_at_once(data: bytes | None) -> tuple[int, Facts] | None:
+    """Controller epoch, and the facts but for the version, of a state znode as most are; None of one that is empty,
+    long, or cannot be read: `zk_state` says why.
+    """
+    if not data or len(data) > KEPT_STATE_BYTES:
+        return None
+    try:
+        return _kept_state(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def zk_state(path: str, data: bytes | None, version: int, epochs: EpochLimit | None = None) -> Facts:
     """A state znode. Its data version is the partition epoch. Its
     controller epoch has no counterpart in the log, and only has to be one that a controller had: one above `epochs` is
@@ -205,7 +238,7 @@ def zk_state(path: str, data: bytes | None, version: int, epochs: EpochLimit | N
         controller_epoch, said = _kept_state(text) if len(text) <= KEPT_STATE_BYTES else _decoded_state(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MALFORMED_ZNODE.error(path=path, reason=_words(error)) from error
-    facts = {**said, "partition_epoch": version}
+    facts = {**said, PARTITION_EPOCH: version}
     if epochs is not None and epochs.is_above(controller_epoch):
         facts[ABOVE] = controller_epoch
     return facts
@@ -244,12 +277,38 @@ class LogFacts:
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._partitions: dict[bytes, dict[int, Facts]] = {}
+        self._known: dict[tuple[bytes, bytes], Facts] = {}
+        """What records of partitions say, but for which partition: by frame and by the bytes behind the topic's id.
+        Many partitions share one; facts are replaced and never changed."""
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._next_producer_id: int | None = None
         self._cluster: dict[str, Facts | None] = {}
         self.security = SecurityFacts()
         self.registered: dict[int, RegisterBrokerRecord] = {}
         """Brokers by id, as they last registered. No znode mirrors it; it says where they listen."""
+
+    def take_known(self, value: bytes) -> bool:
+        """Take the value of a PartitionRecord that says what an earlier one said of its own partition.
+
+        value: begins with one of `PARTITION_FRAMES`. False: it was not taken.
+        """
+        facts = self._known.get((value[:FRAME_BYTES], value[_BEHIND_ID:]))
+        if facts is None:
+            return False
+        partition, topic_id = _PARTITION_AT.unpack_from(value, FRAME_BYTES)
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            return False
+        partitions[partition] = facts
+        return True
+
+    def take_partition(self, value: bytes, record: Message) -> None:
+        """Take a PartitionRecord, and know what it says. value: it was decoded from. Raises Z2K-5002."""
+        assert isinstance(record, PartitionRecord)
+        self.apply(record)
+        if len(self._known) < KNOWN_MAX:
+            facts = self._partitions[record.topic_id][record.partition_id]
+            self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]] = facts
 
     def apply(self, record: Message) -> None:
         try:
@@ -263,7 +322,8 @@ class LogFacts:
                 _refuse_directories(record, len(record.replicas))
                 self._partitions[record.topic_id][record.partition_id] = _partition_facts(record)
             case PartitionChangeRecord():
-                _merge(self._partitions[record.topic_id][record.partition_id], record)
+                partitions = self._partitions[record.topic_id]
+                partitions[record.partition_id] = _merged(partitions[record.partition_id], record)
             case TopicRecord():
                 if record.topic_id in self._names or record.name in self._ids:
                     raise LOG_INCONSISTENT.error(record=_named(record), reason="this topic or its id exists")
@@ -367,8 +427,9 @@ def _refuse_directories(record: PartitionRecord, replicas: int) -> None:
         raise LOG_INCONSISTENT.error(record=_named(record), reason=reason)
 
 
-def _merge(facts: Facts, change: PartitionChangeRecord) -> None:
+def _merged(before: Facts, change: PartitionChangeRecord) -> Facts:
     """A change record: what is None stays; a leader (also the same) starts a leader epoch."""
+    facts = dict(before)
     for field, value in (
         ("replicas", change.replicas),
         ("adding", change.adding_replicas),
@@ -383,6 +444,7 @@ def _merge(facts: Facts, change: PartitionChangeRecord) -> None:
     if change.leader_recovery_state >= 0:
         facts["recovery"] = change.leader_recovery_state
     facts["partition_epoch"] += 1
+    return facts
 
 
 def id_text(topic_id: bytes) -> str:

@@ -26,6 +26,7 @@ from migrator.audit.compare import (
     Difference,
     ExpectedDifferences,
     KeyOutcome,
+    is_unusable,
     judge,
     report,
 )
@@ -34,11 +35,13 @@ from migrator.audit.kept_reading import kept_facts
 from migrator.audit.log_states import NO_OFFSET, Key, LogStates, OtherInSnapshot, subject_of_key
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
+    KNOWN_MAX,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
     TOPIC_CONFIGS,
     TOPICS,
+    Facts,
     LogFacts,
     partition_key,
 )
@@ -49,7 +52,7 @@ from migrator.audit.standstill import STANDS_STILL_MS
 from migrator.audit.subjects import JudgedKey, fingerprinted_facts, fingerprinted_row, judge_subject, moved_keys
 from migrator.audit.zk_source import (
     Session,
-    TopicRows,
+    TopicRead,
     ZnodeReader,
     cluster_rows,
     config_names,
@@ -58,16 +61,18 @@ from migrator.audit.zk_source import (
     mirrored_position,
     order_rows,
     producer_id_row,
+    same_partition,
     security_paths,
     security_rows,
     subject_rows,
     topic_names,
-    topic_rows,
+    topic_reads,
     unassigned_partitions,
 )
 from migrator.model.image import NOWHERE, Position
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
+from migrator.zk.bulk_read import Znode
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 SETTLE_S: Final = 0.5
@@ -116,8 +121,10 @@ def compare_sides(
     every_topic = frozenset(topics) | frozenset(log.topics())
     known = replace(rules, topics=every_topic, accepts_unusable=not of_cluster)
     comparison = Comparison(known, fingerprints=fingerprints or SecretFingerprints(), pending=pending)
-    on_both = compare_topics(session, log, topics, comparison, limits, epoch_limit(session) if of_cluster else None)
-    for row in unassigned_partitions(session, topics, limits):
+    suspects: list[str] = []
+    epochs = epoch_limit(session) if of_cluster else None
+    on_both = compare_topics(session, log, topics, comparison, limits, epochs, suspects)
+    for row in unassigned_partitions(session, suspects, limits):
         comparison.add(row.family, row.key, row.facts, None)
     on_one = known.topics - on_both
     compare_configs(session, log, TOPIC_CONFIGS, config_names(session, TOPIC_CONFIGS), comparison, limits, on_one)
@@ -293,34 +300,83 @@ def compare_topics(
     comparison: Comparison,
     limits: ReadLimits = UNLIMITED,
     epochs: EpochLimit | None = None,
+    suspects: list[str] | None = None,
 ) -> set[str]:
-    """Returns the topics that both sides have. epochs: as in `topic_rows`."""
+    """Returns the topics that both sides have. epochs: as in `TopicRead.partitions`.
+
+    suspects: takes the names of those that may have znodes of partitions that nobody assigned; None: not asked.
+    """
     seen, on_both = set(), set()
-    for rows in topic_rows(session, topics, limits, epochs):
-        name = rows.topic.key
+    agreed = _Agreed()
+    for read in topic_reads(session, topics, limits, counted=suspects is not None):
+        name = read.topic.key
         seen.add(name)
         in_log = log.topic(name)
-        if not _unread(comparison, rows.topic):
-            comparison.add(TOPICS, name, rows.topic.facts, in_log, rows.topic.version)
-            _compare_partitions(rows, log, comparison, topic_in_log=in_log is not None)
+        if not _unread(comparison, read.topic):
+            comparison.add(TOPICS, name, read.topic.facts, in_log, read.topic.version)
+            _compare_partitions(read, log, comparison, epochs, agreed, topic_in_log=in_log is not None)
             if in_log is not None:
                 on_both.add(name)
+            if suspects is not None and read.may_have_others:
+                suspects.append(name)
     for name in log.topics():
         if name not in seen:
             comparison.add(TOPICS, name, None, log.topic(name))
     return on_both
 
 
-def _compare_partitions(rows: TopicRows, log: LogFacts, comparison: Comparison, *, topic_in_log: bool) -> None:
-    """Partitions of a topic that one side does not have are not told one by one: the topic is the difference."""
-    name = rows.topic.key
-    expected = {partition_key(name, each): facts for each, facts in log.partitions(name).items()}
-    for row in rows.partitions:
-        in_log = expected.pop(row.key, None)
+class _Agreed(dict[tuple[bytes | None, int, int], tuple[int, Facts, Facts]]):
+    """Pairs of both sides that are equal, since many partitions share few texts: by the bytes of the state znode, and
+    by the identity of what the topic assigns and of what the log says. With the version that both have; the two facts
+    are held so that nothing else takes their identity.
+    """
+
+    def says_the_same(
+        self, assignment: Facts, znode: Znode, expected: Facts, epochs: EpochLimit | None, *, usable: bool
+    ) -> bool:
+        """Compare, and remember what is equal. usable: what no broker can lead is not equal, as in `is_unusable`."""
+        if not same_partition(assignment, znode, expected, epochs) or (usable and is_unusable(PARTITIONS, expected)):
+            return False
+        if len(self) < KNOWN_MAX:
+            self[znode.data, id(assignment), id(expected)] = znode.version, assignment, expected
+        return True
+
+
+def _compare_partitions(
+    read: TopicRead,
+    log: LogFacts,
+    comparison: Comparison,
+    epochs: EpochLimit | None,
+    agreed: _Agreed,
+    *,
+    topic_in_log: bool,
+) -> None:
+    """Partitions of a topic that one side does not have are not told one by one: the topic is the difference.
+
+    Nearly all are equal to the letter, and only counted; every other one is a row that is judged.
+    """
+    name, in_log = read.topic.key, log.partitions(read.topic.key)
+    usable = not comparison.rules.accepts_unusable
+    pending = comparison.pending is not None and comparison.pending.reads_again(PARTITIONS, partition_key(name, 0))
+    equal = 0
+    for (partition, assignment), znode in zip(read.assigned.items(), read.states, strict=True):
+        expected = in_log.get(partition)
+        if znode is not None and expected is not None and not pending:
+            known = agreed.get((znode.data, id(assignment), id(expected)))
+            if (
+                agreed.says_the_same(assignment, znode, expected, epochs, usable=usable)
+                if known is None
+                else known[0] == znode.version and not znode.owner
+            ):
+                equal += 1
+                continue
+        row = read.partition(partition, znode, epochs)
         if not _unread(comparison, row) and topic_in_log:
-            comparison.add(PARTITIONS, row.key, row.facts, in_log, row.version)
-    for key, facts in expected.items():
-        comparison.add(PARTITIONS, key, None, facts)
+            comparison.add(PARTITIONS, row.key, row.facts, expected, row.version)
+    comparison.counts[PARTITIONS].count(KeyOutcome.EQUAL, equal)
+    if equal < len(in_log):
+        for partition in [each for each in in_log if each not in read.assigned]:
+            comparison.add(PARTITIONS, partition_key(name, partition), None, in_log[partition])
 
 
 def compare_configs(

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, read_snapshot
 from migrator.audit.catching_up import read_up_to
@@ -33,7 +32,7 @@ from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, begins_at, plan_log
-from migrator.audit.log_source import CommittedRecords, read_planned
+from migrator.audit.log_source import CommittedRecords, planned_batches
 from migrator.audit.log_states import NO_OFFSET, LogStates, OtherInSnapshot
 from migrator.audit.normalise import LogFacts
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
@@ -45,8 +44,6 @@ from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import NOWHERE, Position
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
-
-log = structlog.get_logger()
 
 REHEARSAL = "zk2kraft-rehearsal"
 """The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""
@@ -119,7 +116,9 @@ def _with_brokers(
     except FindingError as error:
         side = BrokersSide(problem=str(error))
     except Exception as error:  # a fault of ours or of a library: a way back may wait for what the two sides said
-        log.exception("audit.third_side", reason=words_of(error))
+        import structlog  # it brings half a second of modules, which no other audit needs
+
+        structlog.get_logger().exception("audit.third_side", reason=words_of(error))
         side = BrokersSide(problem=f"it ended unexpectedly: {type(error).__name__}: {words_of(error)}")
     seconds = {**report.seconds, "brokers": side.seconds, "total": report.seconds.get("total", 0.0) + side.seconds}
     return msgspec.structs.replace(report, brokers=side, same=report.same and side.same, seconds=seconds)
@@ -242,10 +241,10 @@ def _read_log(kraft: str, low: int, wanted: Position, *, beside: bool) -> tuple[
     states = LogStates(max(low, begins_at(plan)))
     states.behind_ms = 0 if low == NO_OFFSET else behind_ms(plan, low)
     compared_at = plan.beside_offset if beside else -1
-    for record in read_planned(plan, records):
-        if 0 <= compared_at < records.at:
+    for batch in planned_batches(plan, records):
+        if 0 <= compared_at < batch.base_offset:
             states.other_in_snapshot, compared_at = _other_in_snapshot(plan, states), -1
-        states.take(records.at, record)
+        states.take_batch(batch, records)
     if compared_at >= 0:
         states.other_in_snapshot = _other_in_snapshot(plan, states)
     return states, Position(records.epoch, records.offset)

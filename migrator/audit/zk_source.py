@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from migrator.audit.cluster import (
@@ -26,12 +26,14 @@ from migrator.audit.cluster import (
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     ORDERS,
+    PARTITION_EPOCH,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
     TOPIC_CONFIGS,
     TOPICS,
     partition_key,
+    state_at_once,
     zk_config,
     zk_producer_ids,
     zk_state,
@@ -77,42 +79,61 @@ class Session(ZnodeReader, Protocol):
     def sync(self, path: str = "/") -> None: ...
 
 
-class TopicRows(NamedTuple):
-    """A topic as ZooKeeper tells it. Of a topic that cannot be read nothing is known about its partitions."""
+class TopicRead(NamedTuple):
+    """A topic as ZooKeeper tells it. Of a topic that cannot be read nothing is known about its partitions.
+
+    assigned: by partition. states: the znodes of the same partitions, in the same order; None where there is none.
+    listed:   how many partitions have a znode, which was read before the assignment; 0 where nobody asked.
+    """
 
     topic: SideRow
-    partitions: list[SideRow]
+    mzxid: int
+    assigned: dict[int, Facts]
+    states: list[Znode | None]
+    listed: int
+
+    def partition(self, partition: int, znode: Znode | None, epochs: EpochLimit | None) -> SideRow:
+        return _partition(self.topic.key, partition, self.assigned[partition], self.mzxid, znode, epochs)
+
+    def partitions(self, epochs: EpochLimit | None) -> list[SideRow]:
+        """epochs: whether a state has a controller epoch that there never was; None: not asked."""
+        return [self.partition(each, znode, epochs) for each, znode in zip(self.assigned, self.states, strict=True)]
+
+    @property
+    def may_have_others(self) -> bool:
+        """Whether znodes of partitions that it was not assigned may be there: there are too many, or one of its own is
+        missing, so that their number says nothing.
+        """
+        return bool(self.assigned) and (self.listed > len(self.assigned) or None in self.states)
 
 
-def topic_rows(
-    session: ZnodeReader,
-    names: Iterable[str],
-    limits: ReadLimits = UNLIMITED,
-    epochs: EpochLimit | None = None,
-) -> Iterator[TopicRows]:
+def topic_reads(
+    session: ZnodeReader, names: Iterable[str], limits: ReadLimits = UNLIMITED, *, counted: bool = False
+) -> Iterator[TopicRead]:
     """Read topics in the order of `names`; one that does not exist (any more) is left out.
 
-    epochs: whether a state has a controller epoch that there never was; None: not asked.
+    counted: read how many partitions have a znode, too. A topic that grows has its assignment before their znodes.
     """
     remaining = iter(names)
     while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
-        yield from _chunk_of_topics(session, chunk, limits, epochs)
+        yield from _chunk_of_topics(session, chunk, limits, counted=counted)
 
 
 def _chunk_of_topics(
-    session: ZnodeReader, names: list[str], limits: ReadLimits, epochs: EpochLimit | None
-) -> Iterator[TopicRows]:
+    session: ZnodeReader, names: list[str], limits: ReadLimits, *, counted: bool
+) -> Iterator[TopicRead]:
     heads = []
-    for name, znode in zip(names, session.get_many(map(paths.topic, names), limits), strict=True):
+    wanted = ((paths.partitions(name), paths.topic(name)) if counted else (paths.topic(name),) for name in names)
+    found = session.get_many(chain.from_iterable(wanted), limits)
+    for name in names:
+        above = next(found) if counted else None
+        znode = next(found)
         if znode is not None:
-            heads.append((name, znode.mzxid, *_topic(name, znode)))
-    wanted = (paths.state(name, each) for name, _, _, assigned in heads for each in assigned)
-    states = session.get_many(wanted, limits)
-    for name, mzxid, row, assigned in heads:
-        partitions = [
-            _partition(name, each, assignment, mzxid, next(states), epochs) for each, assignment in assigned.items()
-        ]
-        yield TopicRows(row, partitions)
+            heads.append((znode.mzxid, 0 if above is None else above.children, *_topic(name, znode)))
+    places = (paths.states(row.key, assigned) for _, _, row, assigned in heads)
+    states = session.get_many(chain.from_iterable(places), limits)
+    for mzxid, listed, row, assigned in heads:
+        yield TopicRead(row, mzxid, assigned, list(islice(states, len(assigned))), listed)
 
 
 def unassigned_partitions(session: Session, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[SideRow]:
@@ -162,6 +183,19 @@ def _partition(
     except FindingError as error:
         return _problem(PARTITIONS, key, subject, znode.mzxid, error)
     return SideRow(PARTITIONS, key, subject, {**assignment, **state}, max(assigned_at, znode.mzxid))
+
+
+def same_partition(assignment: Facts, znode: Znode | None, log: Facts, epochs: EpochLimit | None) -> bool:
+    """Whether a state znode that Kafka can read says what the log says, to the letter. Of others nothing is said."""
+    if znode is None or znode.owner:
+        return False
+    found = state_at_once(znode.data)
+    if found is None:
+        return False
+    controller_epoch, said = found
+    if epochs is not None and epochs.is_above(controller_epoch):
+        return False
+    return {**assignment, **said, PARTITION_EPOCH: znode.version} == log
 
 
 def config_rows(
@@ -322,9 +356,10 @@ def subject_rows(
 def topics_and_configs(
     session: Session, topics: Sequence[str], configs: Sequence[str], limits: ReadLimits
 ) -> Iterator[SideRow]:
-    for rows in topic_rows(session, topics, limits, epoch_limit(session)):
-        yield rows.topic
-        yield from rows.partitions
+    epochs = epoch_limit(session)
+    for read in topic_reads(session, topics, limits):
+        yield read.topic
+        yield from read.partitions(epochs)
     yield from unassigned_partitions(session, topics, limits)
     yield from config_rows(session, TOPIC_CONFIGS, configs, limits)
 

@@ -86,6 +86,7 @@ _CONTROL_KEY: Final = struct.Struct(">hh")  # version 0, type
 _SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(4096))
 _NOT_ONE_BYTE: Final = 0x81  # of a varint: negative, or more bytes follow
 _MORE_FOLLOWS: Final = 0x80
+_TWO_BYTES: Final = 0x81
 _NO_KEY: Final = 0x01  # the varint -1
 
 
@@ -202,7 +203,11 @@ def _values(records: bytes, count: int) -> tuple[bytes, ...]:
     position = 0
     try:
         for index in range(count):
-            length, position = _varint_at(records, position)
+            first, second = records[position], records[position + 1]
+            if first & _TWO_BYTES == _MORE_FOLLOWS and second < _MORE_FOLLOWS:  # nearly every record
+                length, position = (first & 0x7F | second << 7) >> 1, position + 2
+            else:
+                length, position = _varint_at(records, position)
             end = position + length
             if records[position + 1]:
                 refuse_batch(position, "a record has another time than its batch")

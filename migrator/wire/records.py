@@ -62,7 +62,7 @@ class _Writers(dict[tuple[type[Message], int], tuple[bytes, Encoder]]):
         encoder = encoder_for(record, version)
         type_id = declaration_of(record).api_key or 0
         assert RECORD_TYPES.get(type_id) is record, f"{record.__name__} is no metadata record"
-        self[key] = encode_uvarint(FRAME_VERSION) + encode_uvarint(type_id) + encode_uvarint(version), encoder
+        self[key] = frame_of(record, version), encoder
         return self[key]
 
 
@@ -71,6 +71,12 @@ _WRITERS: Final = _Writers()
 # By the usual frame of three bytes: where the record starts, its version and decoder. A longer way to write the same
 # numbers is legal; it is looked at anew each time, since there are too many of those to keep.
 _READERS: Final[dict[bytes, tuple[int, int, Decoder[Message]]]] = {}
+
+
+def frame_of(record: type[Message], version: int) -> bytes:
+    """What the value of such a record begins with, as Kafka and ours write it."""
+    type_id = declaration_of(record).api_key or 0
+    return encode_uvarint(FRAME_VERSION) + encode_uvarint(type_id) + encode_uvarint(version)
 
 
 def encode_record(record: Message, version: int) -> bytes:

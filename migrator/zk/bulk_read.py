@@ -20,6 +20,7 @@ class Znode(msgspec.Struct, frozen=True, gc=False):
     """One znode as read. `owner` is the session of an ephemeral one, else 0.
 
     acl_changes: how often its access list was changed since it was made; that does not move `mzxid`.
+    children:    how many znodes are right below it.
     """
 
     data: bytes | None
@@ -28,6 +29,7 @@ class Znode(msgspec.Struct, frozen=True, gc=False):
     czxid: int
     owner: int
     acl_changes: int = 0
+    children: int = 0
 
 
 class ReadRefusal(msgspec.Struct, frozen=True):
@@ -39,8 +41,8 @@ class ReadRefusal(msgspec.Struct, frozen=True):
 _HEADER = struct.Struct(">iBi")
 _BEGIN = struct.Struct(">iB4xi")
 """A header and the number behind it: the length of the data, or why there is none."""
-_STAT = struct.Struct(">qq16xi4xiq16x")
-"""czxid, mzxid, version, aversion, ephemeralOwner; the rest of the 68 bytes is stepped over."""
+_STAT = struct.Struct(">qq16xi4xiq4xi8x")
+"""czxid, mzxid, version, aversion, ephemeralOwner, numChildren; the rest of the 68 bytes is stepped over."""
 _INT = struct.Struct(">i")
 _GET_DATA, _GET_CHILDREN, _MULTI_READ, _ERROR = 4, 8, 22, -1
 _NO_NODE = -101
@@ -84,8 +86,9 @@ class GetMany(BulkRead):
                 take(_missing_or_refused(number))
                 continue
             end = offset + max(number, 0)
-            czxid, mzxid, version, acl_changes, owner = unpack_stat(buffer, end)
-            take(Znode(None if number < 0 else buffer[offset:end], version, mzxid, czxid, owner, acl_changes))
+            czxid, mzxid, version, acl_changes, owner, children = unpack_stat(buffer, end)
+            data = None if number < 0 else buffer[offset:end]
+            take(Znode(data, version, mzxid, czxid, owner, acl_changes, children))
             offset = end + stat_size
         return found
 

@@ -72,4 +72,4 @@ _WORDS: Final[dict[type[BaseException], str]] = {
 
 
 def znode_of(data: bytes, stat: Any) -> Znode:
-    return Znode(data, stat.version, stat.mzxid, stat.czxid, stat.ephemeralOwner or 0, stat.aversion)
+    return Znode(data, stat.version, stat.mzxid, stat.czxid, stat.ephemeralOwner or 0, stat.aversion, stat.numChildren)

@@ -6,6 +6,7 @@ Source: Kafka 3.9 `ZkData.scala`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 CLUSTER: Final = "/cluster"
@@ -75,6 +76,11 @@ def partition(topic_name: str, partition_id: int) -> str:
 
 def state(topic_name: str, partition_id: int) -> str:
     return f"/brokers/topics/{topic_name}/partitions/{partition_id}/state"
+
+
+def states(topic_name: str, partition_ids: Iterable[int]) -> list[str]:
+    above = f"{partitions(topic_name)}/"
+    return [f"{above}{each}/state" for each in partition_ids]
 
 
 def topic_config(name: str) -> str:

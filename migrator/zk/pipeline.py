@@ -137,9 +137,10 @@ class ReadPipeline:
                     self._has_multi_read, self._losses = None, 0
                 raise
             self._losses = 0
-            for path, each in zip(chunk, found, strict=True):
-                if isinstance(each, ReadRefusal):
-                    raise ZOOKEEPER_REFUSES.error(path=path, reason=EXCEPTIONS[each.code].__name__)
+            if len(found) != len(chunk) or ReadRefusal in map(type, found):
+                for path, each in zip(chunk, found, strict=True):
+                    if isinstance(each, ReadRefusal):
+                        raise ZOOKEEPER_REFUSES.error(path=path, reason=EXCEPTIONS[each.code].__name__)
             return list(found)
 
     # --- servers without the multi-read --------------------------------------------------------------------

@@ -207,17 +207,19 @@ class FakeSession(_ZkSession):
         self.ensemble.refuse(path)
         self.ensemble.watch("znode", path, self.session_id, watch)
         node = self.ensemble.nodes.get(path)
-        return (
-            None
-            if node is None
-            else Znode(node.data, node.version, node.mzxid, node.czxid, node.owner, node.acl_changes)
-        )
+        if node is None:
+            return None
+        below = len(self._below(path)) if path.endswith("/partitions") else 0  # to count costs a look at every znode
+        return Znode(node.data, node.version, node.mzxid, node.czxid, node.owner, node.acl_changes, below)
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
         self.ensemble.refuse(path)
         if path not in self.ensemble.nodes:
             return None
         self.ensemble.watch("children", path, self.session_id, watch)
+        return self._below(path)
+
+    def _below(self, path: str) -> list[str]:
         prefix = "/" if path == "/" else path + "/"
         below = (other[len(prefix) :] for other in list(self.ensemble.nodes) if other.startswith(prefix))
         return sorted({name for name in below if name and "/" not in name})

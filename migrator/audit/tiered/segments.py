@@ -32,7 +32,7 @@ from migrator.audit.tiered.lineage import (
     not_covered,
     read_lineages,
 )
-from migrator.audit.zk_source import topic_names, topic_rows
+from migrator.audit.zk_source import topic_names, topic_reads
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError, words_of
 from migrator.wire.batch_header import TornBatchError
@@ -166,7 +166,7 @@ def topics_by_id(zookeeper: str) -> dict[str, str]:
     Raises Z2K-5001 for a topic that cannot be read: its segments would look like those of a deleted one.
     """
     with ZkSession(zookeeper) as session:
-        rows = [each.topic for each in topic_rows(session, topic_names(session), CONSIDERATE)]
+        rows = [each.topic for each in topic_reads(session, topic_names(session), CONSIDERATE)]
     for each in rows:
         if each.problem:
             raise AUDIT_CANNOT_READ.error(what=f"topic {each.key}", reason=each.problem)

@@ -13,7 +13,7 @@ from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, T
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
-from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
+from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_reads
 from migrator.driver.copy import make_copy
 from migrator.findings.finding import FindingError
 from migrator.model.image import Position
@@ -349,9 +349,9 @@ def test_topics_are_read_in_chunks_and_none_is_lost() -> None:
     tree = SeededTree(topics=TOPICS_AT_ONCE + 2, partitions=1)
     tree.plant(ensemble)
     names = [tree.name(number) for number in range(tree.topics)]
-    rows = list(topic_rows(ensemble.session(), [*names, "vanished"]))
-    assert [each.topic.key for each in rows] == names
-    assert all(len(each.partitions) == 1 for each in rows)
+    reads = list(topic_reads(ensemble.session(), [*names, "vanished"]))
+    assert [each.topic.key for each in reads] == names
+    assert all(len(each.states) == 1 for each in reads)
 
 
 def test_what_differs_of_a_credential_or_a_token_is_told_without_it() -> None:

@@ -15,7 +15,7 @@ import pytest
 from migrator.audit.java_texts import java_double, java_int, java_long
 from migrator.audit.normalise import LogFacts, zk_config, zk_producer_ids, zk_state, zk_topic
 from migrator.audit.security_facts import ACLS, QUOTAS, TOKENS, zk_facts
-from migrator.audit.zk_source import config_rows, security_rows, topic_rows
+from migrator.audit.zk_source import config_rows, security_rows, topic_reads
 from migrator.findings.finding import FindingError
 from migrator.model.values import UNASSIGNED_DIRECTORY
 from migrator.wire.messages.metadata import PartitionRecord, TopicRecord
@@ -151,7 +151,7 @@ def test_a_znode_that_goes_with_a_session_is_not_read() -> None:
     assert "not persistent (owner 0x10000001)" in row.problem
     assert all("not persistent" in each.problem for each in security_rows(ensemble, ["/config/users/a"]))
     ensemble.znode = msgspec.structs.replace(ensemble.znode, data=text({"version": 2, "partitions": {"0": [1]}}))
-    (rows,) = topic_rows(ensemble, ["t"])
+    (rows,) = topic_reads(ensemble, ["t"])
     assert "not persistent" in rows.topic.problem
 
 

@@ -174,7 +174,7 @@ class Client:
             return Result(error=self.refuses[path])
         if path not in self.nodes:
             return Result(error=NoNodeError())
-        stat = SimpleNamespace(version=0, mzxid=1, czxid=1, ephemeralOwner=0, aversion=0)
+        stat = SimpleNamespace(version=0, mzxid=1, czxid=1, ephemeralOwner=0, aversion=0, numChildren=0)
         return Result((self.nodes[path], stat))
 
     exists_async = get_children_async = sync_async = ensure_path_async = get_async
