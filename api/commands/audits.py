@@ -175,7 +175,9 @@ def features(kraft: str, zookeeper: str | None, controller: Path | None, to: str
 
 
 def _features_read(kraft: str, zookeeper: str | None, controller: Path | None, to: int | None) -> FeatureReport:
+    from migrator.audit.identity import refuse_foreign_log
     from migrator.audit.log_plan import is_directory
+    from migrator.audit.zk_source import describe_tree
     from migrator.node.tools.feature_levels import ask_controllers, feature_report, read_log
     from migrator.node.tools.log_of_quorum import voters_at
     from migrator.zk.session import ZkSession
@@ -190,6 +192,8 @@ def _features_read(kraft: str, zookeeper: str | None, controller: Path | None, t
         report = feature_report(read, None, answers, to=to)
     else:
         with ZkSession(zookeeper) as session:
+            if is_directory(kraft):
+                refuse_foreign_log(describe_tree(session, zookeeper), kraft)
             report = feature_report(read, session, answers, to=to)
     return msgspec.structs.replace(report, silent=silent)
 

@@ -274,7 +274,9 @@ def test_json_is_the_report_and_trouble_is_a_finding(log: Path, tmp_path: Path) 
 
 
 def test_with_zookeeper_the_command_reads_both(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another cluster it reads nothing."""
     ensemble = FakeEnsemble()
+    ensemble.create(paths.TOPICS)
     ensemble.create(paths.broker_id(1), BROKER % 5)
 
     @contextmanager
@@ -285,3 +287,8 @@ def test_with_zookeeper_the_command_reads_both(log: Path, monkeypatch: pytest.Mo
     code, text = run("--kraft", str(log), "-z", "zk:2181")
     assert code == 0
     assert "case F" in text
+    ensemble.create(paths.CLUSTER_ID, b'{"version":"1","id":"this-one"}')
+    (log / "meta.properties").write_text("cluster.id=another\n")
+    code, text = run("--kraft", str(log), "-z", "zk:2181", "--json")
+    assert code == 2
+    assert "belongs to cluster another" in json.loads(text)["findings"][0]["says"]
