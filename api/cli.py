@@ -218,6 +218,29 @@ def audit(
     raise typer.Exit(code)
 
 
+@app.command()
+def features(
+    kraft: Annotated[str, typer.Option(help="a metadata log directory, or HOST:PORT[,...] of controllers")],
+    zookeeper: Annotated[
+        str | None, typer.Option("-z", "--zookeeper", help="also brokers and /feature there: HOST:PORT[,...][/chroot]")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="only this metadata.version: 20, 3.8-IV0 or 3.8; with every key")
+    ] = None,
+    controller: Annotated[
+        Path | None, typer.Option(help="a controller's properties file: how controllers are spoken to")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which levels of features each node supports, and what another metadata.version would do.
+
+    Reads only. Exit: 0 all well, 1 a node stands in the way or the level of --to is refused, 2 not read.
+    """
+    from api.commands import audits
+
+    raise typer.Exit(audits.features(kraft, zookeeper, controller, to, as_json=as_json))
+
+
 @app.command(hidden=True)
 def audit_process(
     directory: Annotated[Path, typer.Option(help="for all that Spark writes for itself; deleted at the end")],

@@ -269,6 +269,27 @@ class ControllerView(BaseModel):
     log: str = Field(description="the log file of the process that the service started")
 
 
+class FeatureGroupView(BaseModel):
+    """Nodes that support the same levels of metadata.version and are in the same case."""
+
+    case: str = Field(description="A to G (docs/feature-levels.md)")
+    nodes: list[str] = Field(description="brokers and controllers, by kind and number")
+    metadata_version: list[int] | None = Field(description="lowest and highest level; none: not known")
+    stands_in_the_way: bool = Field(description="of this migration, or of another level")
+    holds: str = Field(description="what the case means")
+    remedy: str = Field(description="what an operator does")
+
+
+class FeaturesView(BaseModel):
+    """Feature levels, from what the service observes anyway; `zk2kraft features` tells more."""
+
+    case: str = Field(description="case of the cluster, A to G (docs/feature-levels.md)")
+    effective: str | None = Field(description="the metadata.version that counts; none: no log has one yet")
+    others: list[str] = Field(description="other finalized features")
+    remedy: str = Field(description="what an operator does")
+    nodes: list[FeatureGroupView] = Field(description="every node that is known, grouped")
+
+
 class DualWriteView(BaseModel):
     offset: int | None = Field(description="up to here ZooKeeper has what the log has")
     log_offset: int | None = Field(description="the last committed record")
@@ -601,6 +622,9 @@ class MigrationView(BaseModel):
     undo: UndoView = Field(description="how to go back from here, and what it costs")
     brokers: list[BrokerView] = Field(description="readiness of every broker")
     quorum: list[ControllerView] = Field(description="the controllers of the inventory, ours and stock")
+    features: FeaturesView | None = Field(
+        default=None, description="who supports which metadata.version; none: a service of an earlier release"
+    )
     dual_write: DualWriteView | None = Field(description="how far ZooKeeper is behind; none before dual-write")
     findings: list[FindingView] = Field(description="open findings, at most 200")
     finding_groups: list[FindingGroupView] = Field(description="all open findings, by code, with the first few of each")

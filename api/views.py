@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from api.feature_view import features_view
 from api.models import (
     ApprovalView,
     AuditScheduleView,
@@ -87,6 +88,7 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
     snapshot = store.snapshot(migration_id)
     observed = evidence(snapshot, now)
     events = store.events(migration_id)
+    brokers = broker_views(store, snapshot, now)
     row = snapshot.migration
     return MigrationView(
         id=row.id,
@@ -114,7 +116,8 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
             ),
             irreversible=is_irreversible(snapshot.phase, observed.later, observed.road),
         ),
-        brokers=broker_views(store, snapshot, now),
+        brokers=brokers,
+        features=features_view(snapshot, brokers, now),
         quorum=controller_views(snapshot, now),
         dual_write=dual_write_view(snapshot, now),
         findings=[finding_view(each) for each in findings(store, migration_id, only_open=True)],

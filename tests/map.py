@@ -1,7 +1,7 @@
-"""The map in docs/architecture.md, the way in README.md and the tables in docs/phases.md, drawn anew by
-`python -m tests.map --save`.
+"""The map in docs/architecture.md, the way in README.md and the tables in docs/phases.md and docs/feature-levels.md,
+drawn anew by `python -m tests.map --save`.
 
-In:   the source of every package; the tables of phases and operations.
+In:   the source of every package; the tables of phases and operations, of feature levels and what they lose.
 Out:  a Mermaid chart of who imports whom, as few arrows as say the same; one of the phases, forward and back; tables.
 Elsewhere: which arrows are allowed (tests/unit/test_arrows.py); that the page is fresh (tests/unit/test_map.py).
 """
@@ -17,6 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from migrator.model.features.cases import CASES
+from migrator.model.features.losses import ELR, KINDS, LOSES_NOTHING
+from migrator.model.levels import level_name
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD, PhaseRow, phases_where
 from state_machine.policy.phases import OPERATIONS, PEOPLE, TRANSITIONS, Trigger, next_edges
 from tests.support.source_trees import tree_of
@@ -29,6 +32,11 @@ WAY_END: Final = "<!-- end of the way -->"
 PHASES_PAGE: Final = ROOT / "docs" / "phases.md"
 PHASES_BEGIN: Final = "<!-- the phases: python -m tests.map --save -->"
 PHASES_END: Final = "<!-- end of the phases -->"
+LEVELS_PAGE: Final = ROOT / "docs" / "feature-levels.md"
+CASES_BEGIN: Final = "<!-- the cases: python -m tests.map --save -->"
+CASES_END: Final = "<!-- end of the cases -->"
+LOSSES_BEGIN: Final = "<!-- the losses: python -m tests.map --save -->"
+LOSSES_END: Final = "<!-- end of the losses -->"
 BEGIN: Final = "<!-- the map: python -m tests.map --save -->"
 END: Final = "<!-- end of the map -->"
 TOP: Final = ("api", "state_machine", "migrator")
@@ -146,6 +154,25 @@ def the_phases() -> str:
     return "\n".join(lines)
 
 
+def the_cases() -> str:
+    """Each case of metadata.version."""
+    rows = (f"{row.case} | {row.holds} | {row.effective} | {row.remedy}" for row in CASES.values())
+    head = "case | holds for a node when | effective version | what to do"
+    return "\n".join([CASES_BEGIN, "", *_table(head, rows), "", CASES_END])
+
+
+def the_losses() -> str:
+    """What a log at a lower level cannot say, the newest first."""
+    rows = (
+        f"{level_name(row.first_level)} | {row.kind} | {'.'.join(filter(None, (row.record, row.field)))}"
+        for row in (ELR, *KINDS)
+    )
+    lossless = (f"{level_name(level)} | nothing | {why}" for level, why in LOSES_NOTHING.items())
+    head = "below this level | is lost | record and field"
+    lines = [*_table(head, rows), "", *_table("records changed at | is lost | why", lossless)]
+    return "\n".join([LOSSES_BEGIN, "", *lines, "", LOSSES_END])
+
+
 def _rows() -> Iterator[str]:
     for phase, row in PHASES.items():
         back = "no" if row.goes_back is None else row.goes_back
@@ -176,6 +203,8 @@ def renewed(page: str) -> str:
         (BEGIN, END, the_map),
         (WAY_BEGIN, WAY_END, the_way),
         (PHASES_BEGIN, PHASES_END, the_phases),
+        (CASES_BEGIN, CASES_END, the_cases),
+        (LOSSES_BEGIN, LOSSES_END, the_losses),
     ):
         page = _between(page, begin, end, drawn)
     return page
@@ -194,10 +223,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.map", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--save", action="store_true", help="write them into their pages")
     if parser.parse_args(arguments).save:
-        for page in (PAGE, README, PHASES_PAGE):
+        for page in (PAGE, README, PHASES_PAGE, LEVELS_PAGE):
             page.write_text(renewed(page.read_text()))
     else:
-        print(the_map(), the_way(), the_phases(), sep="\n")
+        print(the_map(), the_way(), the_phases(), the_cases(), the_losses(), sep="\n")
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from api.check_text import finding_lines
 from api.commands.output import print_json
+from api.feature_text import case_lines
 from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.printable import printable
@@ -33,7 +34,7 @@ def check(
     everything: bool = False,
 ) -> int:
     from api.commands.fleet import broker_settings
-    from migrator.node.tools import preflight
+    from migrator.node.tools import feature_levels, preflight
     from migrator.node.zookeeper.request_limits import ask_servers
     from migrator.zk.pipeline import CONSIDERATE
     from migrator.zk.session import ZkSession
@@ -54,11 +55,15 @@ def check(
         preflight.not_looked_at(controllers, clients=clients, brokers=bool(brokers)),
     )
     observed = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
+    levels = feature_levels.before_a_quorum(tree, settings)
     if as_json:
-        print_json({"exit": code, **observed, "findings": [each.as_json() for each in found], "not_looked_at": unknown})
+        said = {"findings": [each.as_json() for each in found], "not_looked_at": unknown, "features": levels}
+        print_json({"exit": code, **observed, **said})
         return code
     print(f"{observed['topics']} topics, {observed['partitions']} partitions, brokers {observed['brokers']}")
     print("\n".join(finding_lines(found, everything=everything)), end="\n" if found else "")
+    if levels is not None:
+        print("\n".join(f"feature levels, {each}" for each in case_lines(levels)))
     print("not checked:", *unknown, sep="\n  ")
     print({0: "go: no finding", 1: "go, with warnings", 2: "blocked"}[code])
     return code

@@ -26,6 +26,7 @@ from api.models import (
     BrokerView,
     ControllerView,
     DenialView,
+    FeatureGroupView,
     MigrationView,
     Problem,
     RoadNodeView,
@@ -62,6 +63,7 @@ Code = Annotated[str, PathParameter(pattern=r"^Z2K-\d{4}$")]
 templates.globals |= {
     "help": {name: field.description for name, field in MigrationView.model_fields.items()},
     "denial_help": {name: field.description for name, field in DenialView.model_fields.items()},
+    "feature_help": {name: field.description for name, field in FeatureGroupView.model_fields.items()},
     "broker_help": {name: field.description for name, field in BrokerView.model_fields.items()},
     "controller_help": {name: field.description for name, field in ControllerView.model_fields.items()},
     "road_help": {name: field.description for name, field in RoadNodeView.model_fields.items()},

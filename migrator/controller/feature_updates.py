@@ -2,7 +2,8 @@
 
 In:   the request, the image with what brokers and controllers registered.
 Out:  a FeatureLevelRecord for each feature that may change, and an answer for each feature, in the order of names.
-Elsewhere: what this controller supports itself (features.py), what a level switches on (model.levels).
+Elsewhere: what this controller supports itself (features.py), what a level switches on (model.levels), what a change
+would do and lose, for people (model/features).
 Source: Kafka 3.9 `FeatureControlManager`, `QuorumFeatures`; R-778-03 to R-778-08. The words are its own: people search
 for them.
 Unlike stock, no other feature than metadata.version is raised before the migration is over, and kraft.version never:
@@ -131,7 +132,7 @@ def _why_not_metadata_version(image: Image, level: int, *, unsafe: bool) -> str 
         return "Unable to modify metadata.version while a ZK migration is in progress."
     if level < levels.FEATURE_RECORDS:
         return f"Unable to set a metadata.version less than {levels.LEVELS[levels.FEATURE_RECORDS]}"
-    if any(level < each <= image.metadata_version for each in levels.CHANGES_RECORDS):
+    if levels.changes_records(level, image.metadata_version):
         if unsafe:
             return "Unsafe metadata downgrade is not supported in this version."
         return "Refusing to perform the requested downgrade because it might delete metadata information."

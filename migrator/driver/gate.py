@@ -29,11 +29,11 @@ from migrator.findings.content import (
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
     DELETION_PENDING,
+    FEATURE_FINALIZED,
     IN_SYNC_WITHOUT_REPLICA,
     ISR_INCOMPLETE,
     LEADER_RECOVERING,
     MALFORMED_ZNODE,
-    NOT_MIGRATED_YET,
     OLD_SECRET_LEFT,
     ORPHAN_CONFIG,
     REASSIGNMENT_MALFORMED,
@@ -409,9 +409,18 @@ def _shared_ids(tree: Tree) -> list[Occurrence]:
 
 
 def _feature_findings(tree: Tree) -> list[Occurrence]:
+    """Finalized features are refused, since no record could be right for them.
+
+    Stock does not look at `/feature` when it migrates, and does not write it in dual-write: brokers in ZooKeeper mode
+    of 3.6 to 3.9 support no feature, and end on one that is finalized. So whoever finalized one runs other software. A
+    record of it would end every stock controller, and no record would take from that software what it relies on.
+    Source: Kafka 3.9 `KafkaServer.brokerFeatures` (empty), `ZkMetadataCache.updateFeaturesOrThrow`,
+    `FeatureControlManager.replay`, `KRaftMigrationZkWriterTest` ("Features are not used in ZK mode, so we don't migrate
+    or dual-write them"); `ZkMigrationClient` has no feature.
+    """
     if not tree.features:
         return []
-    return [NOT_MIGRATED_YET.found(count=len(tree.features), family="finalized features", first=tree.features[0])]
+    return [FEATURE_FINALIZED.found(count=len(tree.features), first=tree.features[0])]
 
 
 def _deletion_and_reassignment(tree: Tree) -> list[Occurrence]:

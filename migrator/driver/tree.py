@@ -106,7 +106,7 @@ class Tree:
     """What `/admin/reassign_partitions` says, begun or not."""
     families: Families = field(default_factory=Families)
     features: list[str] = field(default_factory=list)
-    """Names of finalized features: nothing in the log says them."""
+    """Names of features that `/feature` finalizes; its status is "enabled"."""
     uncopied_configs: list[str] = field(default_factory=list)
     """Paths below `/config` of a kind that ZooKeeper-mode brokers do not have."""
     consumer_groups: list[str] = field(default_factory=list)

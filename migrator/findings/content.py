@@ -32,12 +32,14 @@ STATE_MISSING = Finding(
     cases=("F-26",),
 )
 
-NOT_MIGRATED_YET = Finding(
+FEATURE_FINALIZED = Finding(
     code="Z2K-1004",
-    says="{count} {family} in ZooKeeper, the first at {first}.",
-    means="This release does not copy this family, so after a takeover it would be missing from KRaft.",
-    remedy="Wait for a release that copies it (docs/families.md), or disable the features with Kafka's own tool if the "
-    "cluster does not need them.",
+    says="/feature finalizes {count} features, the first at {first}.",
+    means="Kafka's brokers in ZooKeeper mode support no feature and end on one that is finalized. So other software "
+    "than Apache Kafka 3.6 to 3.9 finalized it and relies on it. KRaft has no record that would be right: stock "
+    "controllers end on a feature that they do not know.",
+    remedy="Find out which software finalized it. If the cluster does not need it, disable it with that software's own "
+    "tool; else ask its vendor for a migration.",
 )
 
 DELETION_PENDING = Finding(

@@ -61,6 +61,13 @@ VERSION_NOT_RAISED = Finding(
     remedy="Read the reason: often a node with older software is still registered. Then approve and request it again.",
 )
 
+LEVEL_NOT_KNOWN = Finding(
+    code="Z2K-4222",
+    says="{text} is no level of metadata.version; levels are {known}.",
+    means="The level was not judged. A level is a number, a name such as 3.8-IV0, or a release such as 3.9.",
+    remedy="Name one of these levels. `zk2kraft features` without --to lists what the nodes support.",
+)
+
 LOG_NOT_OBSERVED = Finding(
     code="Z2K-4208",
     says="The metadata log is not observed: {reason}.",

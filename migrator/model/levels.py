@@ -22,8 +22,11 @@ LEVELS: Final = {
 CHANGES_RECORDS: Final = frozenset({1, 3, 5, 6, 7, 8, 11, 13, 14, 15, 17})
 """Levels that brought a record, or a version of one: below them a log could not say what it says now."""
 
+ORIGINAL: Final = 1
+"""Of software that does not know the feature: a broker that registers no range is taken for this one."""
 FEATURE_RECORDS: Final = 4
 """The lowest that can be finalized: the first with a record of it."""
+CONTROLLED_SHUTDOWN: Final = 7
 MIGRATION: Final = 8
 SCRAM: Final = 11
 TRANSACTIONS: Final = 13
@@ -33,6 +36,11 @@ CONTROLLER_REGISTRATION: Final = 15
 DIRECTORIES: Final = 17
 LATEST: Final = 21
 """The highest that we write; a stock 3.9 controller dies on a higher one."""
+
+
+def changes_records(lower: int, higher: int) -> bool:
+    """Whether a log at `lower` could not say all that one at `higher` can."""
+    return any(lower < each <= higher for each in CHANGES_RECORDS)
 
 
 @lru_cache(maxsize=64)

@@ -92,6 +92,10 @@ class ProducerIdBlock(msgspec.Struct, frozen=True, gc=False):
     version: int = 1
 
 
+DISABLED_FEATURES: Final = 0
+"""Status of `/feature` where feature versions are off (KIP-584)."""
+
+
 class ZkReassignment(msgspec.Struct, frozen=True, gc=False):
     """New replicas for one partition, ordered through ZooKeeper."""
 
@@ -121,12 +125,33 @@ class BrokerZnode(msgspec.Struct, gc=False):
     port: int = -1
     rack: str | None = None
     listener_security_protocol_map: dict[str, str] | None = None
+    features: dict[str, Any] | None = None
+
+    @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """Lowest and highest level by feature. Kafka's brokers in ZooKeeper mode support none."""
+        found = ((name, bounds) for name, bounds in (self.features or {}).items() if isinstance(bounds, dict))
+        ends = ((name, bounds.get("min_version"), bounds.get("max_version")) for name, bounds in found)
+        return {name: (low, high) for name, low, high in ends if isinstance(low, int) and isinstance(high, int)}
 
 
 class FeatureZnode(msgspec.Struct, gc=False):
+    """`/feature`. Kafka 3.9 writes status 0 below inter.broker.protocol.version 2.7-IV0, and 1 from there on."""
+
     version: int
-    status: int = 0
+    status: int = 1
     features: dict[str, Any] = {}
+
+    @property
+    def finalized(self) -> dict[str, int]:
+        """Levels by feature, 0 where the level cannot be read. What a disabled znode names counts for no broker."""
+        if self.status == DISABLED_FEATURES:
+            return {}
+        levels = (
+            (name, bounds.get("max_version_level") if isinstance(bounds, dict) else None)
+            for name, bounds in self.features.items()
+        )
+        return {name: level if isinstance(level, int) else 0 for name, level in levels}
 
 
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {

@@ -126,12 +126,16 @@ def a_controller_file(directory: Path, node: int = 3000, **changes: str) -> Path
 def test_a_clean_cluster_may_go(cluster: Place) -> None:
     file = a_controller_file(cluster.directory, zookeeper__connect=cluster.connect)
     said = cluster.run("check", "-z", cluster.connect, "--controllers", str(file)).stdout
-    assert said.startswith("4 topics, 8 partitions, brokers [1, 2, 3]\nnot checked:\n")
+    assert said.startswith("4 topics, 8 partitions, brokers [1, 2, 3]\nfeature levels, case C: ")
+    assert "\nnot checked:\n" in said
     assert "not formatted, or on another machine" in said
     assert said.endswith("\ngo: no finding\n")
     ran = cluster.run("check", "-z", cluster.connect, "--json")
     document = json.loads(ran.stdout)
     assert "the controllers' files (--controllers FILE)" in document.pop("not_looked_at")
+    features = document.pop("features")
+    assert (features["case"], features["effective"]) == ("C", None)
+    assert [each["name"] for each in features["nodes"]] == ["broker 1", "broker 2", "broker 3"]
     assert document == {"exit": 0, "topics": 4, "partitions": 8, "brokers": [1, 2, 3], "findings": []}
     assert ran.stderr == ""
 
@@ -147,7 +151,7 @@ PLANTED: dict[str, tuple[str, Operation]] = {
         "Z2K-1003",
         Delete("/brokers/topics/t000002/partitions/1/state"),
     ),
-    "finalized features": (
+    "/feature finalizes 1 features, the first at x": (
         "Z2K-1004",
         Create("/feature", b'{"version":2,"status":1,"features":{"x":{"max_version_level":1}}}'),
     ),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.model.features.cases import Case
 from state_machine.policy.phases import OPERATIONS, Phase
-from tests.map import PAGE, PHASES_PAGE, README, ROOT, reduced, renewed
+from tests.map import LEVELS_PAGE, PAGE, PHASES_PAGE, README, ROOT, reduced, renewed
 
 
 def test_the_map_in_the_architecture_page_is_what_the_imports_draw() -> None:
@@ -29,6 +30,14 @@ def test_the_page_of_phases_is_what_their_table_says() -> None:
     assert all(f"| {phase} | " in page for phase in Phase)
     assert all(f"| `{row.word}` | " in page for row in OPERATIONS.values())
     assert "| `canary` | Canary traffic runs, if the inventory wants it | ROLLING_BROKERS, " in page
+
+
+def test_the_page_of_feature_levels_is_what_the_tables_say() -> None:
+    """R-778-01, R-778-04."""
+    page = LEVELS_PAGE.read_text()
+    assert renewed(page) == page, "the tables are old: python -m tests.map --save"
+    assert all(f"| {case} | " in page for case in Case)
+    assert "| 3.5-IV2 (11) | SCRAM credentials | UserScramCredentialRecord |" in page
 
 
 def test_an_arrow_that_follows_from_others_is_left_out() -> None:

@@ -108,7 +108,7 @@ def look_into(directory: Path, node: int, mirrored: Position) -> LogLook:
     voters: frozenset[int] = frozenset()
     final_at = _final_in_snapshot(plan)
     for batch in _batches(plan):
-        voters = _voters(batch) or voters
+        voters = voters_named(batch) or voters
         if batch.base_offset <= mirrored.offset <= batch.last_offset:
             epoch_there = batch.leader_epoch
         if batch.last_offset > mirrored.offset:
@@ -146,7 +146,8 @@ def _is_final(record: Message) -> bool:
     return isinstance(record, ZkMigrationStateRecord) and record.zk_migration_state == MigrationState.POST_MIGRATION
 
 
-def _voters(batch: Batch) -> frozenset[int]:
+def voters_named(batch: Batch) -> frozenset[int]:
+    """Those of the newest leader that a control batch has; empty where it has none."""
     changes = [each for each in batch.control_records if isinstance(each, LeaderChangeMessage)]
     return frozenset(voter.voter_id for change in changes[-1:] for voter in change.voters)
 

@@ -383,7 +383,7 @@ def _read_features(session: ZkSession, tree: Tree) -> None:
     with _Problems(tree.problems):
         znode = session.get(paths.FEATURE)
         if znode is not None and znode.data:
-            tree.features = sorted(parse(FeatureZnode, paths.FEATURE, znode.data).features)
+            tree.features = sorted(parse(FeatureZnode, paths.FEATURE, znode.data).finalized)
 
 
 _OF_CLAIM: Final = (paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.MIGRATION)

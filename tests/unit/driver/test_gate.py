@@ -438,6 +438,7 @@ def test_a_migration_znode_that_is_not_from_this_log_closes_the_gate(path: str, 
         ("/kafka-acl/Topic/orders", b'{"version":1,"acls":[]}'),
         ("/kafka-acl/Topic/orders", b""),
         ("/feature", b'{"version":2,"status":1,"features":{}}'),
+        ("/feature", b'{"version":2,"status":0,"features":{"x":{"max_version_level":1}}}'),  # counts for no broker
         (paths.REASSIGN_PARTITIONS, b""),
         (paths.state("t000000", 0), state_json((3, 1, 2))),  # all in sync, in another order
         ("/consumers/group/offsets/t000000/0", b"7"),

@@ -81,7 +81,7 @@ KAFKA_WRITES: dict[type[Any], tuple[bytes, Any]] = {
             b'{"features":{},"listener_security_protocol_map":{"IN":"SSL"},"endpoints":["IN://h:9093"],"jmx_port":-1,'
             b'"port":-1,"host":null,"version":5,"timestamp":"1700000000000","rack":"r"}'
         ),
-        BrokerZnode(5, ["IN://h:9093"], None, -1, "r", {"IN": "SSL"}),
+        BrokerZnode(5, ["IN://h:9093"], None, -1, "r", {"IN": "SSL"}, {}),
     ),
     FeatureZnode: (
         b'{"version":2,"status":1,"features":{"f":{"max_version_level":1}}}',
@@ -406,3 +406,36 @@ def test_without_a_map_a_listener_is_called_like_its_protocol() -> None:
 )
 def test_an_endpoint_that_nobody_could_reach_is_refused(endpoint: str) -> None:
     assert repr(endpoint) in refusal(listeners, PATH, BrokerZnode(5, [endpoint]))
+
+
+# --- features ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "features", "finalized"),
+    [
+        (1, {"x": {"max_version_level": 3}, "y": {"min_version_level": 1, "max_version_level": 2}}, {"x": 3, "y": 2}),
+        (1, {"x": {}, "y": 7}, {"x": 0, "y": 0}),
+        (0, {"x": {"max_version_level": 3}}, {}),
+        (5, {"x": {"max_version_level": 3}}, {"x": 3}),
+    ],
+)
+def test_only_a_znode_that_is_disabled_finalizes_nothing(
+    status: int, features: dict[str, Any], finalized: dict[str, int]
+) -> None:
+    """A level that cannot be read does not hide the feature."""
+    assert FeatureZnode(2, status, features).finalized == finalized
+
+
+@pytest.mark.parametrize(
+    ("features", "ranges"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"x": {"min_version": 1, "max_version": 4}, "y": {"min_version": 1}, "z": 3}, {"x": (1, 4)}),
+    ],
+)
+def test_a_broker_says_in_its_znode_which_features_it_supports(
+    features: dict[str, Any] | None, ranges: dict[str, tuple[int, int]]
+) -> None:
+    assert BrokerZnode(5, features=features).ranges == ranges
