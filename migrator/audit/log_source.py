@@ -45,7 +45,7 @@ class CommittedRecords:
         return self._open is not None
 
     def counts_from(self, offset: int) -> int:
-        """From which offset on a record at this one counts, if it is in no transaction."""
+        """Return the offset from which a record at this one counts, if it is in no transaction."""
         return offset if self.snapshot_offset < 0 else self.snapshot_offset
 
     def take(self, batch: Batch) -> Iterator[Message]:
