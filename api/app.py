@@ -12,7 +12,8 @@ from typing import Final
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp, Scope
 
-from api.change import routes
+from api.audit_report import routes as audit_report
+from api.change import routes as change_report
 from api.pages import login, pages
 from api.pages.login import login_page
 from api.rest import actions, audits, health, migrations
@@ -42,7 +43,7 @@ def make_app(parts: Parts, token: str) -> FastAPI:
         openapi_url=f"{BASE}/openapi.json",
     )
     app.state.parts = parts
-    for router in (migrations.router, actions.router, audits.router, routes.router):
+    for router in (migrations.router, actions.router, audits.router, audit_report.router, change_report.router):
         app.include_router(router, prefix=BASE, dependencies=[Depends(no_unknown_parameters)])
     app.include_router(health.router)
     app.include_router(pages.router)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from api.options_or_command import OptionsOrCommand
 from migrator.audit.engines import default_engine
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.service import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED
@@ -37,12 +38,14 @@ storage = typer.Typer(
     no_args_is_help=True, help="Format and show the directories of controllers, like Kafka's storage tool."
 )
 log = typer.Typer(no_args_is_help=True, help="Read metadata logs.")
+audit = typer.Typer(cls=OptionsOrCommand, invoke_without_command=True)
 inventory = typer.Typer(no_args_is_help=True, help="The inventory of nodes: who they are and how each is operated.")
 render = typer.Typer(no_args_is_help=True, help="A node's next properties file, made from its present one.")
 app.add_typer(storage, name="storage")
 app.add_typer(inventory, name="inventory")
 app.add_typer(render, name="render")
 app.add_typer(log, name="log")
+app.add_typer(audit, name="audit")
 
 UNEXPECTED: Final = 70
 """`EX_SOFTWARE` of sysexits.h. An error that nobody foresaw must not look like an answer; Python's own code for it is
@@ -57,6 +60,7 @@ Controller = Annotated[
     Path | None,
     typer.Option(help="a controller's properties file: its password.encoder.* decode brokers' passwords"),
 ]
+KeptAudit = Annotated[Path, typer.Argument(help="the directory that --out of an audit named, or its report.json")]
 ConfigFile = Annotated[Path, typer.Option("-c", "--config", help="the controller's properties file")]
 
 
@@ -183,8 +187,8 @@ def rehearse(
     raise typer.Exit(clusters.rehearse(zookeeper, out, controller, as_json=as_json))
 
 
-@app.command()
-def audit(
+@audit.callback()
+def audit_now(
     context: typer.Context,
     zookeeper: ZooKeeper,
     kraft: Annotated[str, typer.Option(help="a metadata log directory, or HOST:PORT[,...] of controllers")],
@@ -205,7 +209,14 @@ def audit(
     controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare ZooKeeper with the metadata log, and with brokers. Exit: 0 passed, 1 diverged, 2 incomplete."""
+    """Compare ZooKeeper with the metadata log, and with brokers. Exit: 0 passed, 1 diverged, 2 incomplete.
+
+    The commands below it are about audits that --out kept, and take none of these options.
+    """
+    if context.invoked_subcommand is not None:
+        if zookeeper:
+            raise typer.BadParameter(f"options of an audit are not for {context.invoked_subcommand}")
+        return
     from api.commands import audits
 
     code = audits.audit(
@@ -239,6 +250,38 @@ def features(
     from api.commands import audits
 
     raise typer.Exit(audits.features(kraft, zookeeper, controller, to, as_json=as_json))
+
+
+@audit.command("diff")
+def audit_diff(first: KeptAudit, second: KeptAudit, as_json: AsJson = False) -> None:
+    """Say what changed from one kept audit to another. Exit: 0 nothing, 1 something, 2 not all could be read."""
+    from api.commands import audit_history
+
+    raise typer.Exit(audit_history.diff(first, second, as_json=as_json))
+
+
+@audit.command("replay")
+def audit_replay(
+    directory: KeptAudit,
+    master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
+    out: Annotated[Path | None, typer.Option(help="an empty directory for the new verdicts and the new report")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge what a Spark audit kept by the rules of this release. Exit: 0 as its report, 1 not, 2 not possible."""
+    from api.commands import audit_history
+
+    raise typer.Exit(audit_history.replay(directory, master, out, as_json=as_json))
+
+
+@audit.command("report")
+def audit_report(
+    directory: KeptAudit,
+    html: Annotated[Path | None, typer.Option(help="the file to write; absent: report.html in the directory")] = None,
+) -> None:
+    """Write a kept audit as one printable page that needs nothing from elsewhere. Exit: 0, 2 it cannot be read."""
+    from api.commands import audit_history
+
+    raise typer.Exit(audit_history.report(directory, html))
 
 
 @app.command(hidden=True)

@@ -22,7 +22,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from api.change.text import change_lines
-from api.change.views import as_html, write_page
+from api.change.views import as_html
 from api.lines import (
     MOVING,
     agreement_lines,
@@ -49,6 +49,7 @@ from api.models import (
     Problem,
     Report,
 )
+from api.standalone import write_page
 from migrator.findings.finding import words_of
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (

@@ -343,6 +343,7 @@ class AuditView(BaseModel):
     directory: str | None = Field(description="where its inputs and result are kept")
     problem: str = Field(description="why it has no result")
     differences: str = Field(description="address of its differences")
+    page: str | None = Field(default=None, description="address of its report as a page; none while it has no report")
     left_off: dict[str, int] = Field(
         default={}, description="how many `differences` and `expected` ones its report does not carry; none: it has all"
     )

@@ -49,7 +49,7 @@ from api.nodes import (
 )
 from api.remedies import remedies
 from migrator.findings.finding import Occurrence
-from migrator.http.addresses import DIFFERENCES, LINKED, MIGRATION
+from migrator.http.addresses import AUDIT_PAGE, DIFFERENCES, LINKED, MIGRATION
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Verdict
 from state_machine.audits.audit_rows import audits, brokers_of, left_off_of, result_of
@@ -410,6 +410,7 @@ def audit_view(run: AuditRun) -> AuditView:
             "directory": run.directory,
             "problem": run.problem,
             "differences": DIFFERENCES(number=run.id),
+            "page": AUDIT_PAGE(number=run.id) if run.state == "done" and run.directory else None,
             "left_off": left_off_of(run),
             "brokers": _brokers_view(run),
         }

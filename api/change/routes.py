@@ -9,10 +9,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from api.change.views import as_html, as_json, style_hash
+from api.change.views import as_html, as_json, style
 from api.rest.guard import HEADERS, POLICY
 from api.rest.parts import Number, Parts, ServiceParts
 from api.rest.problems import described
+from api.standalone import style_hash
 from migrator.http.addresses import CHANGE_PAGE, CHANGE_REPORT
 from state_machine.change.document import ChangeReport
 from state_machine.change.facts import read_facts
@@ -31,7 +32,7 @@ def get_change_report(parts: ServiceParts, number: Number) -> ChangeReport:
 @router.get(CHANGE_PAGE.template, response_class=HTMLResponse, responses=described(404, 422))
 def get_change_page(parts: ServiceParts, number: Number) -> HTMLResponse:
     """The same as one page that can be printed and kept: it needs nothing from elsewhere."""
-    policy = HEADERS[POLICY].replace("style-src 'self'", f"style-src '{style_hash()}'")
+    policy = HEADERS[POLICY].replace("style-src 'self'", f"style-src '{style_hash(style())}'")
     return HTMLResponse(as_html(as_json(_report(parts, number))), headers={POLICY: policy})
 
 

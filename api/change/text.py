@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from api.change.views import between, moment, plain, takes
+from api.change.views import between, takes
 from api.pages.words import span
+from api.standalone import moment, plain
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
+from api.commands.audit_history import keep_page
 from api.commands.clusters import encoder_settings
 from api.commands.output import print_json
 from migrator.findings.finding import FindingError
@@ -75,6 +76,8 @@ def audit(
             if out is not None:
                 empty_directory(out)
                 keep_report(report, out)
+    if out is not None and report.ended_at:  # one that was refused its directory writes nothing there
+        keep_page(report, out)
     if as_json:
         print_json(report)
     else:

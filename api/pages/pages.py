@@ -35,6 +35,7 @@ from api.models import (
 from api.pages import words
 from api.pages.forms import form_of, render, templates
 from api.pages.runbooks import linked, runbook
+from api.pages.trend import trends
 from api.rest.actions import ask, order, record, require_way_back
 from api.rest.parts import Number, Parts, ServiceParts
 from api.rest.problems import invalid, problem
@@ -55,6 +56,7 @@ NAMES: Final = {row.word: name for name, row in OPERATIONS.items() if row.has_fo
 LOCAL: Final = "http://127.0.0.1:8085"
 """Which service the command line asks unless it is told another one (cli.py)."""
 DIFFERENCES_SHOWN: Final = 500
+AUDITS_SHOWN: Final = 30
 FINDINGS_SHOWN: Final = 5_000
 """On one page; a browser takes that many rows."""
 
@@ -165,6 +167,17 @@ def show_runbook(code: Code) -> Response:
     if text is None:
         return _problem_page(problem(NO_SUCH_THING.error(what=f"runbook {code}"), f"/runbooks/{code}"), "/")
     return render("runbook.html", code=code, text=text)
+
+
+@router.get("/migrations/{number}/audits")
+def show_audits(parts: ServiceParts, number: Number) -> Response:
+    """The last finished audits, and how each family went from one to the next. It does not renew itself."""
+    try:
+        audits = [audit_view(each) for each in audit_rows.finished_audits(parts.store, number, limit=AUDITS_SHOWN)]
+        name = parts.store.snapshot(number).migration.name
+    except FindingError as error:
+        return _problem_page(problem(error, f"/migrations/{number}/audits"), "/")
+    return render("audits.html", number=number, name=name, audits=audits, rows=trends(audits), now=parts.clock())
 
 
 @router.get("/audits/{number}")

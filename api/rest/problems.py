@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from api.models import FieldFault, Problem
 from api.views import condition_view
+from migrator.findings.audit import KEPT_AUDIT_UNREADABLE
 from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
@@ -56,6 +57,7 @@ STATUS: Final = {
     KEY_USED_AGAIN.code: 422,
     ZOOKEEPER_UNREACHABLE.code: 422,
     NO_SUCH_THING.code: 404,
+    KEPT_AUDIT_UNREADABLE.code: 404,
     BODY_TOO_LARGE.code: 413,
     FOREIGN_REQUEST.code: 403,
     TOKEN_NEEDED.code: 401,

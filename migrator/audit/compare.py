@@ -34,6 +34,7 @@ from migrator.audit.normalise import (
     why_unusable,
 )
 from migrator.audit.rows import HOLD_SECRETS
+from migrator.audit.shape.cluster_shape import ClusterShape
 from migrator.findings.finding import FindingError
 
 DIFFERENCES_SHOWN: Final = 1_000
@@ -522,6 +523,8 @@ class AuditReport(msgspec.Struct, omit_defaults=True):
 
     left_off: how many `differences`, and how many `expected`, the report does not carry; left out when it carries all.
     brokers:  what the third side says (node/tools/third_side.py); left out when brokers were not asked.
+    ended_at: seconds since 1970 in UTC; left out where nobody keeps the report.
+    shape:    what the log says in figures; left out by Spark, which holds no side as a whole anywhere.
     """
 
     same: bool
@@ -534,6 +537,8 @@ class AuditReport(msgspec.Struct, omit_defaults=True):
     engine: str
     left_off: dict[str, int] = {}
     brokers: BrokersSide | None = None
+    ended_at: float = 0.0
+    shape: ClusterShape | None = None
 
     @property
     def exit_code(self) -> int:
@@ -548,7 +553,13 @@ class AuditReport(msgspec.Struct, omit_defaults=True):
 
 
 def report(
-    comparison: Comparison, *, seconds: dict[str, float], zk: dict[str, Any], kraft: dict[str, int], engine: str
+    comparison: Comparison,
+    *,
+    seconds: dict[str, float],
+    zk: dict[str, Any],
+    kraft: dict[str, int],
+    engine: str,
+    shape: ClusterShape | None = None,
 ) -> AuditReport:
     differences, expected = shown(comparison.differences), shown(comparison.expected)
     return AuditReport(
@@ -564,6 +575,7 @@ def report(
             differences=len(comparison.differences) - len(differences),
             expected=len(comparison.expected) - len(expected),
         ),
+        shape=shape,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeVar
 
@@ -368,6 +368,10 @@ class LogFacts:
     def partitions(self, name: str) -> Mapping[int, Facts]:
         topic_id = self._ids.get(name)
         return {} if topic_id is None else self._partitions[topic_id]
+
+    def every_topic(self) -> Collection[Mapping[int, Facts]]:
+        """Return the partitions of each topic, in no order."""
+        return self._partitions.values()
 
     def name_of(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)

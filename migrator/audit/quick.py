@@ -48,6 +48,7 @@ from migrator.audit.normalise import (
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.rows import SideRow
 from migrator.audit.security_facts import SECURITY_FAMILIES
+from migrator.audit.shape.cluster_shape import cluster_shape
 from migrator.audit.standstill import STANDS_STILL_MS
 from migrator.audit.subjects import JudgedKey, fingerprinted_facts, fingerprinted_row, judge_subject, moved_keys
 from migrator.audit.zk_source import (
@@ -176,7 +177,8 @@ def quick_audit(
     done = time.monotonic()
     seconds = {"log": read - started, "zookeeper": compared - read, "again": done - compared, "total": done - started}
     kraft = {"offset": position.offset, "epoch": position.epoch}
-    return report(comparison, seconds=seconds, zk=zk or {}, kraft=kraft, engine="quick")
+    shape = cluster_shape(log.facts)
+    return report(comparison, seconds=seconds, zk=zk or {}, kraft=kraft, engine="quick", shape=shape)
 
 
 def _fingerprinted(found: OtherInSnapshot, fingerprints: SecretFingerprints) -> OtherInSnapshot:

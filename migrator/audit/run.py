@@ -29,6 +29,7 @@ from migrator.audit.compare import (
     unread_report,
 )
 from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
+from migrator.audit.history.kept_runs import REPORT_FILE
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, begins_at, plan_log
@@ -52,9 +53,6 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 """What becomes of `s3a://bucket/name` as a path."""
 
 ThirdSide = Callable[[Callable[[], LogFacts], Sequence[Difference]], BrokersSide]
-
-REPORT_FILE = "report.json"
-"""What an audit said, beside what it kept."""
 
 
 def run_audit(
@@ -125,6 +123,8 @@ def _with_brokers(
 
 
 def keep_report(report: AuditReport, out: Path) -> None:
+    """Write it, with the time of it: a report that has one was kept."""
+    report.ended_at = round(time.time(), 3)
     (out / REPORT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(report)))
 
 

@@ -61,6 +61,22 @@ SPARK_IN_CLEAR = Finding(
     "with `--master local[*]` or `--engine quick`.",
 )
 
+KEPT_AUDIT_UNREADABLE = Finding(
+    code="Z2K-5008",
+    says="{file} is no report of an audit that this release can read: {reason}.",
+    means="Nothing was compared or made again. The file is unchanged, and it says nothing about the cluster.",
+    remedy="Name the directory that `zk2kraft audit --out` kept, or the `report.json` in it. For a report of a newer "
+    "release, use that release.",
+)
+
+NO_INPUTS_KEPT = Finding(
+    code="Z2K-5009",
+    says="The audit in {directory} cannot be judged again: {reason}.",
+    means="Only a finished audit by Spark keeps what it read. The report in that directory is unchanged.",
+    remedy="Make the audit again with `--engine spark --out DIRECTORY`, and replay that one. `zk2kraft audit report` "
+    "and `zk2kraft audit diff` need no inputs.",
+)
+
 AUDIT_ROWS_LOST = Finding(
     code="Z2K-2201",
     says="The audit lost rows: to {step}, it expected {expected} and has {found}.",

@@ -52,6 +52,7 @@ CHANGE_REPORT: Final = Address(_ONE + "/change-report")
 CHANGE_PAGE: Final = Address(_ONE + "/change-report.html")
 AUDITS: Final = Address(_ONE + "/audits", "limit")
 AUDIT: Final = Address("/audits/{number}")
+AUDIT_PAGE: Final = Address("/audits/{number}/report.html")
 DIFFERENCES: Final = Address("/audits/{number}/differences", "cursor", "limit")
 
 STEPS: Final = {

@@ -8,12 +8,14 @@ Elsewhere: running them (inspections.py), comparing (migrator.audit).
 from __future__ import annotations
 
 from collections.abc import Container
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import select
 
 from migrator.audit.compare import BrokerDifference, BrokersSide, DifferenceKind
+from migrator.audit.history.kept_runs import REPORT_FILE, KeptRun, kept_run
 from migrator.findings.service import KEY_USED_AGAIN, NO_SUCH_THING
 from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED
 from state_machine.rows.store import Store, find_migration, fingerprint
@@ -159,6 +161,23 @@ def brokers_of(run: AuditRun) -> BrokersSide | None:
     return None if run.brokers is None else _read_side(run.brokers)
 
 
+def kept_audit(run: AuditRun) -> KeptRun:
+    """What the directory of a finished audit has, with brokers as its row has them: without those that were restarted.
+
+    Raises Z2K-4004 while it has no report, and Z2K-5008.
+    """
+    file = None if run.directory is None or run.state != "done" else Path(run.directory) / REPORT_FILE
+    if file is None or not file.is_file():
+        raise NO_SUCH_THING.error(what=f"report of audit {run.id}")
+    kept = kept_run(file)
+    side, told = brokers_of(run), kept.report.brokers
+    if side is None or told is None:
+        return kept
+    side = msgspec.structs.replace(side, differences=told.differences)
+    report = msgspec.structs.replace(kept.report, brokers=side, same=_are_equal(run) and side.same)
+    return msgspec.structs.replace(kept, report=report)
+
+
 def count(run: AuditRun, key: str) -> int:
     """Over all families. key: compared, different or not_read."""
     return sum(each[key] for each in run.families)
@@ -182,6 +201,14 @@ def audits(store: Store, migration_id: int, *, limit: int = 20) -> list[AuditRun
     with store.reading() as session:
         find_migration(session, migration_id)
         return list(session.scalars(query))
+
+
+def finished_audits(store: Store, migration_id: int, *, limit: int) -> list[AuditRun]:
+    """The last ones that have counts, oldest first."""
+    wanted = AuditRun.migration_id == migration_id, AuditRun.state == "done"
+    with store.reading() as session:
+        find_migration(session, migration_id)
+        return list(session.scalars(select(AuditRun).where(*wanted).order_by(AuditRun.id.desc()).limit(limit)))[::-1]
 
 
 def asked(store: Store, migration_id: int) -> list[AuditRun]:

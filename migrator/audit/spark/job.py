@@ -47,6 +47,7 @@ from migrator.audit.compare import (
     rounded,
 )
 from migrator.audit.fingerprints import SecretFingerprints
+from migrator.audit.history.kept_runs import MANIFEST_FILE
 from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, plan_log, splits_behind
@@ -90,7 +91,8 @@ from migrator.audit.spark.sources import (
 )
 from migrator.audit.standstill import STANDS_STILL_MS, behind_ms
 from migrator.audit.zk_source import describe_tree, mirrored_position, topic_names
-from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
+from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST, NO_INPUTS_KEPT
+from migrator.findings.finding import words_of
 from migrator.model.image import NOWHERE, Position
 from migrator.zk.session import ZkSession
 
@@ -122,7 +124,6 @@ Sessions = Callable[[str, Path], AbstractContextManager[SparkSession]]
 """From a master and an audit's scratch directory."""
 
 NO_RULES: Final = ExpectedDifferences()
-KEPT: Final = "audit.json"
 SCRATCH: Final = ".scratch"
 UNREAD_NAMED: Final = 20
 
@@ -222,7 +223,7 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
         time.sleep(request.settle_s)  # the cluster lives: what differed may have been on its way
         audit.look_again(reading, log, offsets)
     kept.kraft = {"offset": log.plan.offset, "epoch": log.plan.epoch}
-    (work.directory / KEPT).write_bytes(msgspec.json.encode(kept))
+    (work.directory / MANIFEST_FILE).write_bytes(msgspec.json.encode(kept))
     return audit.report()
 
 
@@ -240,14 +241,16 @@ def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any, tasks: int 
     return audit.report()
 
 
-def replay(directory: Path, *, master: str = "local[*]") -> AuditReport:
-    """The report of a kept audit, made again from what it read: no ZooKeeper, no log."""
-    file = directory / KEPT
-    if not file.is_file():
-        raise AUDIT_CANNOT_READ.error(what=str(directory), reason="no finished audit was kept in it")
+def replay(directory: Path, *, master: str = "local[*]", out: Path | None = None) -> AuditReport:
+    """The report of a kept audit, made again from what it read: no ZooKeeper, no log.
+
+    out: an empty directory that keeps every key as it was judged now; the inputs stay where they are.
+    Raises Z2K-5009 where something that the audit read is gone.
+    """
+    directory = directory.absolute()
+    kept = _manifest(directory)
     clock = _Clock()
-    kept = msgspec.json.decode(file.read_bytes(), type=ReplayManifest)
-    with _directory(None) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
+    with _directory(out) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
         clock.lap("session")
         empty = msgspec.structs.replace(kept, records_of=[], rows=[], windows=[], beside=[])
         audit = _Audit(spark, again, empty, clock)
@@ -256,6 +259,22 @@ def replay(directory: Path, *, master: str = "local[*]") -> AuditReport:
         for number, (records_of, rows, window, offset) in enumerate(looks, 1):
             audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows, window, offset)
         return audit.report()
+
+
+def _manifest(directory: Path) -> ReplayManifest:
+    file = directory / MANIFEST_FILE
+    if not file.is_file():
+        raise AUDIT_CANNOT_READ.error(what=str(directory), reason="no finished audit was kept in it")
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=ReplayManifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NO_INPUTS_KEPT.error(directory=str(directory), reason=f"{file.name}: {words_of(error)}") from error
+    wanted = [directory / f"look-{number}" / "inputs" for number in {*kept.records_of, *range(1, len(kept.rows) + 1)}]
+    wanted += [Path(kept.read)] if kept.read else []  # what a rehearsal read: it excuses what moved since
+    missing = [str(each) for each in sorted(wanted) if not each.exists()]
+    if missing:
+        raise NO_INPUTS_KEPT.error(directory=str(directory), reason=f"{missing[0]} is gone")
+    return kept
 
 
 # --- the looks --------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pytest
 
 from migrator.audit import run
 from migrator.audit.compare import AuditReport, ExpectedDifferences
-from migrator.audit.run import REHEARSAL, REPORT_FILE, empty_directory, rules_of, run_audit
+from migrator.audit.history.kept_runs import REPORT_FILE
+from migrator.audit.run import REHEARSAL, empty_directory, rules_of, run_audit
 from migrator.audit.spark.job import replay
 from migrator.findings.audit import AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError

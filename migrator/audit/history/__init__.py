@@ -1,0 +1,1 @@
+"""Audits that were kept: read again, and compared with each other."""

@@ -1,0 +1,1 @@
+"""A cluster in figures, beside what an audit compares."""
