@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup smoke check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate estate-real soak poison mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-third-side bench-mass bench-road bench-brokers bench-hosts
+.PHONY: setup smoke check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate estate-real soak poison plants mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-third-side bench-mass bench-road bench-brokers bench-hosts
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -146,6 +146,10 @@ bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours a
 bench-rehearse:  ## the same tree copied into a directory, measured (2 minutes)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.rehearse
+
+plants:  ## random single faults on ZooKeeper's, the log's and the brokers' side, PLANTS of them: every engine has to name each (500 take about 40 minutes; docs/adversarial.md)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.adversarial.plants --plants $(or $(PLANTS),500)
 
 bench-audit:  ## the Spark audit of small and large trees, cold and warm, measured (10 minutes); TOPICS says how many
 	$(SETUP) --with-java

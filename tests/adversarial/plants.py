@@ -80,6 +80,7 @@ SPLIT_BYTES: Final = 600
 TREE: Final = SeededTree(topics=6, partitions=2, security=EVERY_SECURITY_FAMILY)
 KINDS: Final = ("foreign tree", "foreign log", "tree", "log", "broker")
 BROKER: Final = 1
+TOLD_EVERY: Final = 25
 
 
 @dataclass(frozen=True)
@@ -280,6 +281,8 @@ def main(words: Sequence[str] | None = None, say: Callable[[str], None] = print)
             for each in run.run(number, arguments.seed * 1_000_003 + number, shuffle=shuffle):
                 wrong.append(each)
                 say(f"NOT NAMED: {each}")
+            if not (number + 1) % TOLD_EVERY:
+                say(f"{number + 1} planted, {len({each.seed for each in wrong})} wrong")
     for kind in KINDS:
         missed = len({each.seed for each in wrong if each.kind == kind})
         say(f"{kind:14} {tried[kind]:5} planted, {tried[kind] - missed:5} named, {missed:3} wrong")

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -43,6 +43,7 @@ SMALL: Final = 1_000
 MASTER: Final = "local[2]"
 IDLE_S: Final = 600.0
 LIMIT_S: Final = 600.0
+VARIED: Final[dict[str, Any]] = {"brokers": tuple(range(1, 31)), "varied": True}
 
 
 class Audited(msgspec.Struct, frozen=True):
@@ -179,10 +180,11 @@ def main() -> int:
     parser.add_argument("--base", type=Path, help="another checkout, with its .venv: it audits the same tree, in turn")
     parser.add_argument("--engines", nargs="+", default=["quick", "spark"])
     parser.add_argument("--repetitions", type=int, default=1)
+    parser.add_argument("--varied", action="store_true", help="30 brokers, and partitions that differ from each other")
     arguments = parser.parse_args()
     bases = [None] if arguments.base is None else [arguments.base.absolute(), None]
     for topics in arguments.topics:
-        tree = SeededTree(topics, arguments.partitions)
+        tree = SeededTree(topics, arguments.partitions, **(VARIED if arguments.varied else {}))
         warm = arguments.warm if topics <= SMALL else 0
         with tempfile.TemporaryDirectory() as directory:
             runs = [(base, engine) for engine in arguments.engines for base in bases] * arguments.repetitions

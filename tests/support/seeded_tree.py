@@ -21,6 +21,9 @@ from migrator.zk.multi import Create, Multi
 from migrator.zk.session import PendingMulti, ZkSession
 from tests.support.fake_zookeeper import FakeEnsemble
 
+REPLICAS, LEADER_EPOCHS = 3, 101
+"""Of a varied tree."""
+
 OPERATIONS_PER_MULTI = 500
 MULTIS_IN_FLIGHT = 16
 
@@ -52,6 +55,8 @@ class SeededTree:
     controller_epoch: int = 1
     security: Mapping[str, bytes] = field(default_factory=dict)
     """Znodes of quotas, credentials, ACLs and tokens, parents first: `EVERY_SECURITY_FAMILY`, or none."""
+    varied: bool = False
+    """Replicas and leader epochs differ, as they do after years; else all partitions say the same."""
 
     def name(self, number: int) -> str:
         return f"t{number:06d}"
@@ -97,12 +102,16 @@ class SeededTree:
 
     def _topic(self, number: int) -> Iterator[Create]:
         name = self.name(number)
-        yield Create(f"/brokers/topics/{name}", topic_json(name, range(self.partitions), self.brokers))
+        first = number % len(self.brokers) if self.varied else 0
+        replicas = (*self.brokers[first:], *self.brokers[:first])[:REPLICAS] if self.varied else self.brokers
+        yield Create(f"/brokers/topics/{name}", topic_json(name, range(self.partitions), replicas))
         yield Create(f"/config/topics/{name}", config_json({"retention.ms": str(1_000 + number)}))
         yield Create(f"/brokers/topics/{name}/partitions", b"")
         for partition in range(self.partitions):
             yield Create(f"/brokers/topics/{name}/partitions/{partition}", b"")
-            yield Create(f"/brokers/topics/{name}/partitions/{partition}/state", state_json(self.brokers))
+            epoch = (7 * number + 13 * partition) % LEADER_EPOCHS if self.varied else 0
+            state = state_json(replicas, replicas[0], epoch) if self.varied else state_json(self.brokers)
+            yield Create(f"/brokers/topics/{name}/partitions/{partition}/state", state)
 
 
 def an_id(name: str) -> bytes:
