@@ -245,7 +245,7 @@ def _said(facts: LogFacts) -> dict[str, dict[str, Any]]:
         },
     }
     assert set(said) == set(BROKER_FAMILIES)
-    return json.loads(json.dumps(said))  # as an answer, it shares nothing
+    return copy.deepcopy(said)
 
 
 # --- the run ----------------------------------------------------------------------------------------------
