@@ -74,6 +74,9 @@ WRITES_OF_A_LEADER: Final = 2
 Source: Kafka 3.9 `KRaftMigrationZkWriter.handleSnapshot`, `KRaftMigrationDriver.SyncKRaftMetadataEvent`.
 """
 
+WRITES_AGAIN: Final = 100
+"""Beside those: it writes all of them again whenever ZooKeeper was lost in the middle, as often as that happens."""
+
 MARGIN: Final = "producer id margin of the copy"
 
 MOVED_ON: Final = "ZooKeeper changed it after the rehearsal was read"
@@ -181,7 +184,8 @@ class ExpectedDifferences:
                         a way back does not wait for it.
     stands_still:       ZooKeeper has lacked something for so long that nothing is on its way any more (standstill.py).
     elections:          how many leaders the log has had at most, which is its epoch. Each stock one writes states again
-                        once it leads (`WRITES_OF_A_LEADER`), so no version is ahead by more. None: not known, no bound.
+                        once it leads, and after each trouble with ZooKeeper: no version is ahead by more than that
+                        explains. None: not known, no bound.
     """
 
     producer_id_margin: int = 0
@@ -256,7 +260,7 @@ def _version_lags(each: Difference) -> bool:
 
 def _version_runs_ahead(each: Difference, elections: int | None) -> bool:
     ahead = each.zookeeper - each.log if _is_version(each) else 0
-    return ahead > 0 and (elections is None or ahead <= WRITES_OF_A_LEADER * elections)
+    return ahead > 0 and (elections is None or ahead <= WRITES_AGAIN + WRITES_OF_A_LEADER * elections)
 
 
 def _is_version(each: Difference) -> bool:

@@ -107,28 +107,32 @@ class LogStates:
             self._changed[key] = offset
 
     def take_batch(self, batch: Batch, records: CommittedRecords) -> None:
-        """All committed records of a batch. Most of a log makes partitions, and most of them say what others say."""
+        """Take all committed records of a batch.
+
+        Most of a log makes partitions, and most of them say what others say: those are not decoded again. What nobody
+        has decoded is decoded at once, also in a transaction that may be aborted: a controller reads it, too.
+        """
         for offset, value in enumerate(batch.values, batch.base_offset):
-            if value[:FRAME_BYTES] in PARTITION_FRAMES:
+            if value[:FRAME_BYTES] in PARTITION_FRAMES and self.facts.knows(value):
                 if records.is_open:
                     records.hold(value)
-                    continue
-                if records.counts_from(offset) <= self._low:
-                    self._take_partition(offset, value)
-                    continue
-            for record in records.take_or_hold(offset, record_at(offset, value)):
-                if not isinstance(record, bytes):
-                    self.take(records.at, record)
-                elif records.at <= self._low:
-                    self._take_partition(offset, record)
                 else:
-                    self.take(records.at, record_at(offset, record))
+                    self._take_known(records.counts_from(offset), value)
+                continue
+            record = record_at(offset, value)
+            if isinstance(record, PartitionRecord):
+                self.facts.learn(value, record)
+            for each in records.take_or_hold(offset, record):
+                if isinstance(each, bytes):
+                    self._take_known(records.at, each)
+                else:
+                    self.take(records.at, each)
         records.took(batch)
 
-    def _take_partition(self, offset: int, value: bytes) -> None:
-        """Nobody asks what its key said before."""
-        if not self.facts.take_known(value):
-            self.facts.take_partition(value, record_at(offset, value))
+    def _take_known(self, at: int, value: bytes) -> None:
+        """at: from where it counts. Up to `low` nobody asks what its key said before."""
+        if at > self._low or not self.facts.take_known(value):
+            self.take(at, record_at(at, value))
 
     def changed(self) -> Iterable[Key]:
         """Keys that records behind `low` are about."""

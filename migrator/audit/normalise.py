@@ -287,14 +287,16 @@ class LogFacts:
         self.registered: dict[int, RegisterBrokerRecord] = {}
         """Brokers by id, as they last registered. No znode mirrors it; it says where they listen."""
 
-    def take_known(self, value: bytes) -> bool:
-        """Take the value of a PartitionRecord that says what an earlier one said of its own partition.
+    def knows(self, value: bytes) -> bool:
+        """Say whether a PartitionRecord that says the same of its own partition was decoded before.
 
-        value: begins with one of `PARTITION_FRAMES`. False: it was not taken.
+        value: begins with one of `PARTITION_FRAMES`.
         """
-        facts = self._known.get((value[:FRAME_BYTES], value[_BEHIND_ID:]))
-        if facts is None:
-            return False
+        return (value[:FRAME_BYTES], value[_BEHIND_ID:]) in self._known
+
+    def take_known(self, value: bytes) -> bool:
+        """Take a value that is known. False: it was not taken, since there is no such topic."""
+        facts = self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]]
         partition, topic_id = _PARTITION_AT.unpack_from(value, FRAME_BYTES)
         partitions = self._partitions.get(topic_id)
         if partitions is None:
@@ -302,13 +304,11 @@ class LogFacts:
         partitions[partition] = facts
         return True
 
-    def take_partition(self, value: bytes, record: Message) -> None:
-        """Take a PartitionRecord, and know what it says. value: it was decoded from. Raises Z2K-5002."""
-        assert isinstance(record, PartitionRecord)
-        self.apply(record)
-        if len(self._known) < KNOWN_MAX:
-            facts = self._partitions[record.topic_id][record.partition_id]
-            self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]] = facts
+    def learn(self, value: bytes, record: PartitionRecord) -> None:
+        """Know what a record says, which is not taken by it. value: it was decoded from."""
+        usual = value[:FRAME_BYTES] in PARTITION_FRAMES and _why_not_directories(record, len(record.replicas)) is None
+        if usual and len(self._known) < KNOWN_MAX:
+            self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]] = _partition_facts(record)
 
     def apply(self, record: Message) -> None:
         try:
@@ -319,7 +319,8 @@ class LogFacts:
     def _apply(self, record: Message) -> None:
         match record:
             case PartitionRecord():
-                _refuse_directories(record, len(record.replicas))
+                if (reason := _why_not_directories(record, len(record.replicas))) is not None:
+                    raise LOG_INCONSISTENT.error(record=_named(record), reason=reason)
                 self._partitions[record.topic_id][record.partition_id] = _partition_facts(record)
             case PartitionChangeRecord():
                 partitions = self._partitions[record.topic_id]
@@ -421,14 +422,14 @@ def _partition_facts(record: PartitionRecord) -> Facts:
     }
 
 
-def _refuse_directories(record: PartitionRecord, replicas: int) -> None:
-    """Raises Z2K-5002: a controller ends at its start on a partition with more or fewer directories than replicas.
+def _why_not_directories(record: PartitionRecord, replicas: int) -> str | None:
+    """A controller ends at its start on a partition with more or fewer directories than replicas.
 
     Source: Kafka 3.9 `PartitionRegistration`.
     """
     if record.directories and len(record.directories) != replicas:
-        reason = f"it has {len(record.directories)} directories for {replicas} replicas"
-        raise LOG_INCONSISTENT.error(record=_named(record), reason=reason)
+        return f"it has {len(record.directories)} directories for {replicas} replicas"
+    return None
 
 
 def _merged(before: Facts, change: PartitionChangeRecord) -> Facts:

@@ -242,9 +242,13 @@ def _read_log(kraft: str, low: int, wanted: Position, *, beside: bool) -> tuple[
     states.behind_ms = 0 if low == NO_OFFSET else behind_ms(plan, low)
     compared_at = plan.beside_offset if beside else -1
     for batch in planned_batches(plan, records):
-        if 0 <= compared_at < batch.base_offset:
-            states.other_in_snapshot, compared_at = _other_in_snapshot(plan, states), -1
-        states.take_batch(batch, records)
+        if not 0 <= compared_at < batch.last_offset:
+            states.take_batch(batch, records)
+            continue
+        for record in records.take(batch):  # the snapshot may end inside it
+            if 0 <= compared_at < records.at:
+                states.other_in_snapshot, compared_at = _other_in_snapshot(plan, states), -1
+            states.take(records.at, record)
     if compared_at >= 0:
         states.other_in_snapshot = _other_in_snapshot(plan, states)
     return states, Position(records.epoch, records.offset)

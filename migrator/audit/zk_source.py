@@ -87,13 +87,12 @@ class TopicRead(NamedTuple):
     """
 
     topic: SideRow
-    mzxid: int
     assigned: dict[int, Facts]
     states: list[Znode | None]
     listed: int
 
     def partition(self, partition: int, znode: Znode | None, epochs: EpochLimit | None) -> SideRow:
-        return _partition(self.topic.key, partition, self.assigned[partition], self.mzxid, znode, epochs)
+        return _partition(self.topic.key, partition, self.assigned[partition], self.topic.version, znode, epochs)
 
     def partitions(self, epochs: EpochLimit | None) -> list[SideRow]:
         """epochs: whether a state has a controller epoch that there never was; None: not asked."""
@@ -129,11 +128,11 @@ def _chunk_of_topics(
         above = next(found) if counted else None
         znode = next(found)
         if znode is not None:
-            heads.append((znode.mzxid, 0 if above is None else above.children, *_topic(name, znode)))
-    places = (paths.states(row.key, assigned) for _, _, row, assigned in heads)
+            heads.append((0 if above is None else above.children, *_topic(name, znode)))
+    places = (paths.states(row.key, assigned) for _, row, assigned in heads)
     states = session.get_many(chain.from_iterable(places), limits)
-    for mzxid, listed, row, assigned in heads:
-        yield TopicRead(row, mzxid, assigned, list(islice(states, len(assigned))), listed)
+    for listed, row, assigned in heads:
+        yield TopicRead(row, assigned, list(islice(states, len(assigned))), listed)
 
 
 def unassigned_partitions(session: Session, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[SideRow]:

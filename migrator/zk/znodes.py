@@ -125,12 +125,14 @@ class BrokerZnode(msgspec.Struct, gc=False):
     port: int = -1
     rack: str | None = None
     listener_security_protocol_map: dict[str, str] | None = None
-    features: dict[str, Any] | None = None
+    features: Any = None
+    """Of any form: who reads a registration for its listeners does not end on it."""
 
     @property
     def ranges(self) -> dict[str, tuple[int, int]]:
         """Lowest and highest level by feature. Kafka's brokers in ZooKeeper mode support none."""
-        found = ((name, bounds) for name, bounds in (self.features or {}).items() if isinstance(bounds, dict))
+        told = self.features if isinstance(self.features, dict) else {}
+        found = ((name, bounds) for name, bounds in told.items() if isinstance(bounds, dict))
         ends = ((name, bounds.get("min_version"), bounds.get("max_version")) for name, bounds in found)
         return {name: (low, high) for name, low, high in ends if isinstance(low, int) and isinstance(high, int)}
 

@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,6 @@ from migrator.audit.spark.job import replay, spark_audit
 from migrator.driver.families import acl_id
 from migrator.findings.audit import AUDIT_ROWS_LOST
 from migrator.findings.finding import FindingError
-from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.values import Acl, AclEntry, AclResource
@@ -123,15 +122,6 @@ class Cluster:
         with ZkSession(self.connect) as session:
             for each in changes:
                 each(session)
-
-
-@pytest.fixture(scope="module")
-def zookeeper(kafka_artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """One for all tests here: each has a chroot of its own."""
-    with Laboratory(tmp_path_factory.mktemp("zookeeper") / "lab", kafka_artifacts) as opened:
-        started = ZooKeeper(opened)
-        started.start()
-        yield started
 
 
 @pytest.fixture

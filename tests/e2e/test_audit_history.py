@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPICS
-from migrator.lab.servers.artifacts import Artifacts
-from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from tests.e2e.support import AUDIT_DEADLINE_S
 from tests.e2e.test_audit_engines import (
@@ -39,14 +36,6 @@ pytestmark = pytest.mark.lab
 OTHER_ID = put(topic_path(0), topic_json("another id", range(3)))
 OTHER_ISR = put(state_path(3, 1), state_json(recovery=1))
 OTHER_PASSWORD = put("/config/brokers/1", config_json({"log.cleaner.threads": "3", PASSWORD: encoded(OTHER_SECRET)}))
-
-
-@pytest.fixture(scope="module")
-def zookeeper(kafka_artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with Laboratory(tmp_path_factory.mktemp("zookeeper") / "lab", kafka_artifacts) as opened:
-        started = ZooKeeper(opened)
-        started.start()
-        yield started
 
 
 @pytest.fixture

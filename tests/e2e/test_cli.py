@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from typing import Any
 import pytest
 from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
-from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.node.log.storage import LOG_NAME
@@ -38,14 +36,6 @@ pytestmark = pytest.mark.lab
 TREE = SeededTree(topics=4, partitions=2)
 CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
 Ran = subprocess.CompletedProcess[str]
-
-
-@pytest.fixture(scope="module")
-def zookeeper(kafka_artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with Laboratory(tmp_path_factory.mktemp("cli") / "lab", kafka_artifacts) as laboratory:
-        server = ZooKeeper(laboratory)
-        server.start()
-        yield server
 
 
 @dataclass

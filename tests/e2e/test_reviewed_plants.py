@@ -25,8 +25,6 @@ from migrator.audit.run import run_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.spark import job as spark_job
 from migrator.audit.spark.kept_session import KeptSession
-from migrator.lab.servers.artifacts import Artifacts
-from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.node.tools.rehearsal import rehearse
 from migrator.wire.messages.metadata import (
@@ -342,14 +340,6 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptSession]:
 @pytest.fixture
 def engines(sessions: KeptSession, monkeypatch: pytest.MonkeyPatch) -> Engines:
     return Engines(sessions, monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def zookeeper(kafka_artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with Laboratory(tmp_path_factory.mktemp("zookeeper") / "lab", kafka_artifacts) as opened:
-        started = ZooKeeper(opened)
-        started.start()
-        yield started
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from migrator.audit import run
 from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, plan_log, read_split
 from migrator.audit.log_source import CommittedRecords, Dropped, Marker, dropped_ranges, read_directory
+from migrator.audit.log_states import LogStates
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch, build_control_batch, read_batch
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -21,6 +23,7 @@ from migrator.wire.messages.metadata import (
     BeginTransactionRecord,
     EndTransactionRecord,
     NoOpRecord,
+    PartitionRecord,
     TopicRecord,
 )
 from migrator.wire.records import encode_record
@@ -188,6 +191,49 @@ def test_a_directory_that_loses_a_file_while_it_is_read_is_planned_again(
     assert segment.exists()
 
 
+def partition(name: str, number: int, epoch: int) -> PartitionRecord:
+    return PartitionRecord(number, an_id(name), (1, 2), (1, 2), leader=1, leader_epoch=epoch, partition_epoch=epoch)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_partitions_that_are_known_by_their_bytes_are_what_they_are_one_by_one(data: st.DataObject) -> None:
+    """In transactions that end, are aborted or stay open, and behind the offset from which states are kept."""
+    batches: list[list[Message]] = [[topic("a"), topic("b")]]
+    is_open = False
+    for _ in range(data.draw(st.integers(1, 8))):
+        records: list[Message] = []
+        for _ in range(data.draw(st.integers(1, 5))):
+            if data.draw(st.integers(0, 5)):
+                number, epoch = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 2))
+                records.append(partition(data.draw(st.sampled_from("ab")), number, epoch))
+            else:
+                records.append(data.draw(st.sampled_from([END, ABORT])) if is_open else BEGIN)
+                is_open = not is_open
+        batches.append(records)
+    low = data.draw(st.integers(-1, 30))
+    with tempfile.TemporaryDirectory() as name:
+        log_of(Path(name), batches)
+        states, _ = run.read_log(name, low)
+        records_read, one_by_one = CommittedRecords(), LogStates(low)
+        for record in read_directory(Path(name), records_read):
+            one_by_one.take(records_read.at, record)
+    assert list(states.facts.rows()) == list(one_by_one.facts.rows())
+    assert list(states.changed()) == list(one_by_one.changed())
+    assert all(states.of(key) == one_by_one.of(key) for key in states.changed())
+
+
+@pytest.mark.parametrize("end", [ABORT, END, NoOpRecord()], ids=["aborted", "ended", "open"])
+def test_a_partition_that_no_controller_decodes_is_not_read_in_any_transaction(end: Message, tmp_path: Path) -> None:
+    """A controller reads what is in a transaction before it knows how that ends."""
+    values = [encode_record(each, 0) for each in (topic("a"), partition("a", 0, 0), BEGIN)]
+    spoiled = encode_record(partition("a", 1, 0), 0)[:-3]
+    data = build_batch(base_offset=0, leader_epoch=3, timestamp_ms=0, values=[*values, spoiled, encode_record(end, 0)])
+    (tmp_path / f"{0:020d}.log").write_bytes(data)
+    with pytest.raises(FindingError, match=r"Z2K-5001.*offset 3"):
+        run.read_log(str(tmp_path))
+
+
 def test_a_directory_without_a_log_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(FindingError, match="Z2K-5001"):
         names_in(tmp_path)
@@ -231,6 +277,17 @@ def snapshot_of(directory: Path, end_offset: int, *records: Message, footer: boo
     )
     path = directory / f"{end_offset:020d}-{2:010d}.checkpoint"
     path.write_bytes(head + body + (tail if footer else b""))
+
+
+def test_a_snapshot_that_ends_inside_a_batch_is_compared_with_the_log_up_to_there(tmp_path: Path) -> None:
+    log_of(tmp_path, [[topic("a"), topic("b"), topic("c")], [topic("d")]])
+    snapshot_of(tmp_path, 2, topic("a"), topic("b"))
+    states, _ = run.read_log(str(tmp_path))
+    assert states.other_in_snapshot == []
+    assert states.facts.topics() == ["a", "b", "c", "d"]
+    snapshot_of(tmp_path, 2, topic("a"))
+    states, _ = run.read_log(str(tmp_path))
+    assert [each.key for each in states.other_in_snapshot] == ["b"]
 
 
 def test_a_log_that_begins_later_begins_with_its_newest_snapshot(tmp_path: Path) -> None:
