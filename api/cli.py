@@ -247,9 +247,9 @@ def features(
 
     Reads only. Exit: 0 all well, 1 a node stands in the way or the level of --to is refused, 2 not read.
     """
-    from api.commands import audits
+    from api.commands import features as command
 
-    raise typer.Exit(audits.features(kraft, zookeeper, controller, to, as_json=as_json))
+    raise typer.Exit(command.features(kraft, zookeeper, controller, to, as_json=as_json))
 
 
 @audit.command("diff")

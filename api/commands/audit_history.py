@@ -21,7 +21,7 @@ from migrator.findings.finding import FindingError, words_of
 from migrator.model.printable import printable, printable_lines
 
 if TYPE_CHECKING:
-    from migrator.audit.compare import AuditReport, BrokerDifference, FamilyCount
+    from migrator.audit.compare import AuditReport, BrokerDifference
     from migrator.audit.history.diff import (
         BrokerDifferenceChange,
         DifferenceChange,
@@ -228,10 +228,6 @@ def _table(families: Iterable[FamilyChange]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(" |")
-
-
-def _counts(side: FamilyCount | None) -> list[Any]:
-    return ["-"] * len(COUNTS) if side is None else [getattr(side, name) for name in COUNTS]
 
 
 def _difference_line(each: DifferenceChange) -> str:

@@ -1,17 +1,14 @@
-"""Commands that audit: one audit, feature levels, and the process that keeps a Spark session for many.
+"""Commands that audit: one audit, and the process that keeps a Spark session for many.
 
 In:   what the command line read. Out: an exit code, and text or JSON on standard output.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-
-import msgspec
 
 from api.commands.audit_history import keep_page
 from api.commands.clusters import encoder_settings
@@ -24,14 +21,11 @@ if TYPE_CHECKING:
     from migrator.audit.normalise import LogFacts
     from migrator.audit.run import ThirdSide
     from migrator.audit.warm_process import Pipe
-    from migrator.model.features.changes import FeatureReport
-    from migrator.model.features.matrix import NodeFeatures
     from migrator.node.tools.log_of_quorum import QuorumLog
     from migrator.node.transport.client_security import ClientSecurity
 
 LINES_MAX: Final = 100
 """As many differences as a terminal is read for."""
-NOT_READ: Final = 2
 
 
 def audit(
@@ -57,7 +51,7 @@ def audit(
 
     try:
         passwords = encoder_settings(controller)
-        with _log_to_read(zookeeper, kraft, controller, out) as log:
+        with log_to_read(zookeeper, kraft, controller, out) as log:
             report = run_audit(
                 zookeeper,
                 str(log.directory),
@@ -154,54 +148,7 @@ def _print_brokers(side: BrokersSide) -> None:
         print(printable(f"ZooKeeper stands alone: {told}: every broker says what the log says"))
 
 
-def features(kraft: str, zookeeper: str | None, controller: Path | None, to: str | None, *, as_json: bool) -> int:
-    """0: nobody stands in the way. 1: somebody does, or the level that was named is refused. 2: not read."""
-    from api.feature_text import report_lines
-    from migrator.model.features.cases import CASES
-    from migrator.node.tools.feature_levels import level_named
-
-    try:
-        level = None if to is None else level_named(to)
-        report = _features_read(kraft, zookeeper, controller, level)
-    except FindingError as error:
-        if as_json:
-            print_json({"exit": NOT_READ, "findings": [error.occurrence.as_json()]})
-        else:
-            print(printable(f"not read: {error}"), file=sys.stderr)
-        return NOT_READ
-    if as_json:
-        print_json(report)
-    else:
-        print("\n".join(report_lines(report, level)))
-    refused = level is not None and any(each.refused is not None for each in report.changes)
-    return 1 if refused or CASES[report.matrix.case].stands_in_the_way else 0
-
-
-def _features_read(kraft: str, zookeeper: str | None, controller: Path | None, to: int | None) -> FeatureReport:
-    from migrator.audit.identity import refuse_foreign_log
-    from migrator.audit.log_plan import is_directory
-    from migrator.audit.zk_source import describe_tree
-    from migrator.node.tools.feature_levels import ask_controllers, feature_report, read_log
-    from migrator.node.tools.log_of_quorum import voters_at
-    from migrator.zk.session import ZkSession
-
-    with _log_to_read(zookeeper, kraft, controller, None) as log:
-        read = read_log(log.directory)
-    answers: tuple[NodeFeatures, ...] = ()
-    silent: dict[str, str] = {}
-    if not is_directory(kraft):
-        answers, silent = ask_controllers(voters_at(kraft), read.image, _controllers_security(controller))
-    if zookeeper is None:
-        report = feature_report(read, None, answers, to=to)
-    else:
-        with ZkSession(zookeeper) as session:
-            if is_directory(kraft):
-                refuse_foreign_log(describe_tree(session, zookeeper), kraft)
-            report = feature_report(read, session, answers, to=to)
-    return msgspec.structs.replace(report, silent=silent)
-
-
-def _controllers_security(controller: Path | None) -> ClientSecurity:
+def controllers_security(controller: Path | None) -> ClientSecurity:
     """How a quorum is spoken to: as the controller of this file does, else without TLS and login."""
     from migrator.node.config.properties import read_config
     from migrator.node.transport.client_security import PLAINTEXT, client_security
@@ -213,7 +160,7 @@ def _controllers_security(controller: Path | None) -> ClientSecurity:
 
 
 @contextmanager
-def _log_to_read(zookeeper: str | None, kraft: str, controller: Path | None, out: Path | None) -> Iterator[QuorumLog]:
+def log_to_read(zookeeper: str | None, kraft: str, controller: Path | None, out: Path | None) -> Iterator[QuorumLog]:
     """The directory that was named, or that of a copy: of the quorum at these addresses, for this command alone.
 
     zookeeper: says of which cluster the quorum has to be; None: it is not asked.
@@ -227,7 +174,7 @@ def _log_to_read(zookeeper: str | None, kraft: str, controller: Path | None, out
     from migrator.audit.zk_source import describe_tree
     from migrator.zk.session import ZkSession
 
-    security, cluster_id = _controllers_security(controller), None
+    security, cluster_id = controllers_security(controller), None
     if zookeeper is not None:
         with ZkSession(zookeeper) as session:
             cluster_id = describe_tree(session, zookeeper)["cluster_id"]

@@ -75,7 +75,16 @@ MODULE_EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     **dict.fromkeys(
         (
             (f"api.commands.{name}", "*")
-            for name in ("controllers", "clusters", "audits", "audit_history", "fleet", "laboratory", "service")
+            for name in (
+                "controllers",
+                "clusters",
+                "audits",
+                "audit_history",
+                "features",
+                "fleet",
+                "laboratory",
+                "service",
+            )
         ),
         "the commands alone put everything together",
     ),
