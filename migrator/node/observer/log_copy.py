@@ -61,6 +61,9 @@ class LogFiles:
         part = self._directory / f"{name}.part"
         part.write_bytes(content)
         part.replace(self._directory / name)
+        self._segment = self._directory / f"{snapshot.end_offset:020d}.log"
+        self._segment.touch()  # as a voter has one: the snapshot may say all that is committed
+        self._size = 0
 
     def batches(self, data: bytes) -> None:
         """data: whole batches that follow on what was written before. All of it is written, or nothing (OSError)."""
