@@ -6,7 +6,7 @@ Elsewhere: the log compared with ZooKeeper (run.py), the plan of a directory (lo
 Rules: a snapshot stands for committed records of the log that it lies beside. So two logs that both have one of an
 offset may not part there. Elsewhere a voter that was cut off may have records that were never committed, and cuts them
 off when it comes back: that two logs part there, in different epochs, is told and no fault. The same offset in the same
-epoch with other bytes is a fault anywhere.
+epoch with other bytes is a fault anywhere. A whole log from which Kafka makes another image is told, too (K-28).
 A log of a later Kafka has records that are not known here: they are counted, and what they say is not compared.
 Source: KIP-595 (log matching), KIP-630 (snapshots), KIP-868 (transactions); Kafka 3.9 and 4.x formats.
 """
@@ -23,13 +23,16 @@ from typing import Final
 import msgspec
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot
+from migrator.audit.kafka_flaws.scram_replay import ScramReplay
 from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, LogSplit, begins_at, bytes_of, plan_log
 from migrator.audit.log_source import CommittedRecords
 from migrator.audit.normalise import LogFacts
-from migrator.findings.audit import LOG_NOT_WHOLE, LOGS_PART
+from migrator.findings.audit import LOG_LOSES_SCRAM, LOG_NOT_WHOLE, LOGS_PART
 from migrator.findings.finding import FindingError
+from migrator.model.values import ScramMechanism
 from migrator.wire.batch import Batch, peek, read_batches
 from migrator.wire.batch_header import BatchHeader
+from migrator.wire.messages.metadata import BeginTransactionRecord
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
 
@@ -131,6 +134,7 @@ class _Reading:
         self._found = checked.found
         self._batches = checked.batches
         self._epoch = -1
+        self._scram = ScramReplay()
 
     def read(self, plan: LogPlan) -> None:
         """Raises what ends a reading: bytes that are none of a batch, transactions out of turn, contradictions."""
@@ -143,12 +147,25 @@ class _Reading:
             for batch in self._batches_of(split):
                 for record in self._records(batch, records):
                     if 0 <= compared_at < records.at:
+                        self._scram.begin_here()
                         self._compare(plan, facts)
                         compared_at = -1
+                    self._scram.take(record)
                     if not self._found.unknown:
                         facts.apply(record)
+            if split.snapshot_offset >= 0:
+                self._scram.begin_here()
         if compared_at >= 0:
+            self._scram.begin_here()
             self._compare(plan, facts)
+        for mechanism, users in self._scram.lost().items():
+            lost = LOG_LOSES_SCRAM.error(
+                directory=self._found.directory,
+                count=len(users),
+                mechanism=ScramMechanism(mechanism).name.replace("SHA_", "SCRAM-SHA-"),
+                users=", ".join(users[:OTHERS_TOLD]),
+            )
+            self._found.problems.append(str(lost))
 
     def _batches_of(self, split: LogSplit) -> Iterator[Batch]:
         data, position = bytes_of(split), 0
@@ -169,6 +186,8 @@ class _Reading:
             except FindingError:
                 self._found.unknown += 1
                 continue
+            if isinstance(record, BeginTransactionRecord):
+                self._scram.take(record)
             yield from records.take_one(offset, record)
 
     def _compare(self, plan: LogPlan, log: LogFacts) -> None:

@@ -6,14 +6,15 @@ answer per user.
 Elsewhere: how they stand in ZooKeeper (zk.entity_znodes), who logs in (brokers).
 Rules: the derived password is turned into keys here and is neither kept nor logged; the keys do not lead back to it.
 One change per user and request, whatever the mechanism. A user without a form in ZooKeeper gets no credential while the
-cluster is there too.
-Source: Kafka 3.9 `ScramControlManager`, `ScramFormatter`; RFC 5802 section 3.
+cluster is there too. A removal shares no delta of Kafka's loader with anything else (`BARRIER`).
+Source: Kafka 3.9 `ScramControlManager`, `ScramFormatter`, `ScramDelta`, `MetadataBatchLoader`; RFC 5802 section 3.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Collection
 from typing import Final
 
 from migrator.controller.decision import Decision, ItemRefused, Record, Situation
@@ -24,7 +25,11 @@ from migrator.model.values import MigrationState, ScramCredential, ScramKey, Scr
 from migrator.model.znode_sizes import user_bytes
 from migrator.records.builders import scram_record
 from migrator.wire.errors import Error
-from migrator.wire.messages.metadata import RemoveUserScramCredentialRecord
+from migrator.wire.messages.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveUserScramCredentialRecord,
+)
 from migrator.wire.messages.security import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -36,6 +41,13 @@ from migrator.wire.messages.security import (
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
+
+BARRIER: Final[tuple[Record, ...]] = ((BeginTransactionRecord("SCRAM"), 0), (EndTransactionRecord(), 0))
+"""A transaction without anything in it. Kafka's loader finishes the image of all that stands before a Begin.
+
+Kafka 3.5 to 4.4 lose every credential of a mechanism whose last known one is removed in the same delta in which others
+are set: a node that replays such a log at its start knows nobody (K-28, docs/better-than-stock.md).
+"""
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -58,8 +70,7 @@ def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest)
             accepted[change.name] = change
     results = [AlterUserScramCredentialsResult(user, Error.NONE, None) for user in accepted]
     results += [AlterUserScramCredentialsResult(user, each.error, str(each)) for user, each in refused.items()]
-    records = tuple(_record(change) for change in accepted.values())
-    return Decision(AlterUserScramCredentialsResponse(results=tuple(results)), records)
+    return Decision(AlterUserScramCredentialsResponse(results=tuple(results)), _records(situation, accepted.values()))
 
 
 def _check(situation: Situation, change: Change) -> None:
@@ -99,10 +110,18 @@ def _check_size(situation: Situation, change: ScramCredentialUpsertion) -> None:
         raise ItemRefused(Error.POLICY_VIOLATION, words)
 
 
-def _record(change: Change) -> Record:
-    if isinstance(change, ScramCredentialDeletion):
-        return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism), 0
-    return scram_record(ScramKey(change.name, change.mechanism), credential_of(change)), 0
+def _records(situation: Situation, changes: Collection[Change]) -> tuple[Record, ...]:
+    """What is set, then what is removed. A level without transactions has no barrier: K-28 is Kafka's there."""
+    records: list[Record] = []
+    removals: list[Record] = []
+    for change in changes:
+        if isinstance(change, ScramCredentialDeletion):
+            removals.append((RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism), 0))
+        else:
+            records.append((scram_record(ScramKey(change.name, change.mechanism), credential_of(change)), 0))
+    if removals and situation.image.metadata_version >= levels.TRANSACTIONS:
+        removals = [*BARRIER, *removals, *BARRIER]
+    return (*records, *removals)
 
 
 def credential_of(change: ScramCredentialUpsertion) -> ScramCredential:

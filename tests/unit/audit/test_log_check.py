@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,14 @@ from migrator.audit.log_plan import LogPlan, plan_log
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import build_batch
-from migrator.wire.messages.metadata import BeginTransactionRecord, ConfigRecord, EndTransactionRecord, TopicRecord
+from migrator.wire.messages.metadata import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
 from tests.support.builders import an_id
@@ -203,3 +210,46 @@ def test_the_command_says_it_and_ends_with_1(voters: list[Voter], tmp_path: Path
     assert missing.exit_code == 1
     assert "Z2K-5001" in missing.output
     assert json.loads(run(cli.app, ["log", "check", names[0], "--json"]).stdout)["directories"][0]["end"] == 3
+
+
+# --- K-28: a log that is right, and that Kafka replays wrongly ---------------------------------------------
+
+
+def a_user(name: str, mechanism: int = 1) -> UserScramCredentialRecord:
+    return UserScramCredentialRecord(name, mechanism, b"s", b"k", b"v", 4_096)
+
+
+def removed(name: str, mechanism: int = 1) -> RemoveUserScramCredentialRecord:
+    return RemoveUserScramCredentialRecord(name, mechanism)
+
+
+@pytest.mark.parametrize("mechanism", [1, 2])
+def test_users_that_a_restart_would_lose_are_named(tmp_path: Path, mechanism: int) -> None:
+    voter = Voter(tmp_path / "one").write(*(a_user(each, mechanism) for each in "abc")).write(removed("a", mechanism))
+    (problem,) = check(voter).directories[0].problems
+    assert problem.startswith("Z2K-5011 ")
+    assert f"may not know 2 SCRAM-SHA-{256 * mechanism} credentials: b, c" in problem
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda log: log.snapshot(*(a_user(each) for each in "bc")),
+        lambda log: log.write(removed("b")).write(removed("c")),
+        lambda log: log.write(BeginTransactionRecord(), EndTransactionRecord()).write(a_user("b"), a_user("c")),
+    ],
+    ids=["a snapshot behind the removal", "nobody is left", "set again behind a transaction"],
+)
+def test_where_a_restart_loses_nobody_nothing_is_told(tmp_path: Path, what: Callable[[Voter], Voter]) -> None:
+    log = Voter(tmp_path / "one").write(*(a_user(each) for each in "abc")).write(removed("a"))
+    assert check(what(log)).exit_code == 0
+
+
+def test_a_removal_between_transactions_or_behind_a_known_user_loses_nobody(tmp_path: Path) -> None:
+    barrier = (BeginTransactionRecord(), EndTransactionRecord())
+    ours = Voter(tmp_path / "ours").write(a_user("a"), a_user("b")).write(*barrier, removed("a"), *barrier)
+    ours.write(a_user("c"))
+    known = Voter(tmp_path / "known").write(a_user("a")).snapshot(a_user("a")).write(a_user("b"), a_user("c"))
+    known.write(removed("b"))
+    assert check(ours).exit_code == check(known).exit_code == 0
+    assert check(known.write(removed("a"))).directories[0].problems[0].startswith("Z2K-5011 ")

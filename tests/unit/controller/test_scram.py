@@ -10,6 +10,7 @@ import pytest
 
 from migrator.controller.decision import Decision, Situation
 from migrator.controller.security.scram import alter_scram, credential_of
+from migrator.model import levels
 from migrator.model.draft import Draft
 from migrator.model.values import ScramKey, ScramMechanism
 from migrator.wire.errors import Error
@@ -133,3 +134,26 @@ def test_below_its_metadata_version_nothing_is_stored() -> None:
     results, decision = alter(a_cluster("bob", level=10), setting("alice"), deleting("bob"))
     assert set(results.values()) == {Error.UNSUPPORTED_VERSION}
     assert decision.records == ()
+
+
+def test_k28_a_removal_stands_between_two_empty_transactions() -> None:
+    """Kafka's loader ends its delta at a Begin, and loses in one delta what is set beside the last removal."""
+    situation = a_cluster("alice", "bob", "eve")
+    _, decision = alter(situation, deleting("alice"), setting("carol"), deleting("bob"))
+    assert [type(record).__name__ for record, _ in decision.records] == [
+        "UserScramCredentialRecord",
+        "BeginTransactionRecord",
+        "EndTransactionRecord",
+        "RemoveUserScramCredentialRecord",
+        "RemoveUserScramCredentialRecord",
+        "BeginTransactionRecord",
+        "EndTransactionRecord",
+    ]
+    assert {key.user for key in after(situation, decision).image.scram} == {"carol", "eve"}
+    _, set_only = alter(situation, setting("carol"))
+    assert len(set_only.records) == 1
+
+
+def test_a_level_without_transactions_has_the_removal_alone() -> None:
+    _, decision = alter(a_cluster("alice", level=levels.TRANSACTIONS - 1), deleting("alice"))
+    assert [type(record).__name__ for record, _ in decision.records] == ["RemoveUserScramCredentialRecord"]

@@ -1,0 +1,1 @@
+"""Flaws of released Kafka that a log can be seen to run into."""
