@@ -89,7 +89,7 @@ LOG_LOSES_SCRAM = Finding(
     code="Z2K-5011",
     says="A node of Kafka 3.5 to 4.4 that starts on the log in {directory} may not know {count} {mechanism} "
     "credentials: {users}.",
-    means="The log is right. Kafka replays it wrongly: it removes a credential and then loses those that are set beside "
+    means="The log is right. Kafka replays it wrongly: with a removed credential it loses those that are set beside "
     "it. Those users cannot log in to that node. A controller that starts like this writes it into its next snapshot, "
     "and then the credentials are gone for good.",
     remedy="Restart no node until each controller has written a snapshot behind the last removal; one that runs writes "

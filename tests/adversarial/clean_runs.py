@@ -35,6 +35,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from tests.adversarial.kept import PASSED, outcome_of
 from tests.adversarial.kraft_changes import Story
+from tests.adversarial.second_decoder import compared
 from tests.adversarial.stories_back import roll_and_pause
 from tests.e2e.road_stage import CONTROLLER_SETTINGS, TOPICS, RoadStage
 
@@ -79,19 +80,24 @@ class SecuredStage(RoadStage):
 
 @dataclass
 class Result:
-    """tried: by mode and engine. wrong: an audit that did not pass, as it said. met: changes while audits ran."""
+    """tried: by mode and engine. wrong: an audit that did not pass, as it said. met: changes while audits ran.
+
+    read_alike: records of the voters' logs that a second decoder reads as ours does.
+    """
 
     tried: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     wrong: list[dict[str, Any]] = field(default_factory=list)
     met: int = 0
     expected: int = 0
+    read_alike: int = 0
 
     def lines(self) -> Iterator[str]:
         for name, count in sorted(self.tried.items()):
             took = sorted(self.seconds[name])
             yield f"{name:20} {count:4} audits, median {took[len(took) // 2]:.2f} s, longest {took[-1]:.2f} s"
         yield f"{self.met} changes meanwhile, {self.expected} keys on their way; {len(self.wrong)} audits not passed"
+        yield f"{self.read_alike} records of three logs, read alike by Kafka's own tool"
 
 
 @contextmanager
@@ -183,6 +189,7 @@ def run(laboratory: Laboratory, audits: int, seed: int, spark_every: int) -> Res
             print(f"{mode}: the mode begins", flush=True)
             with changing(story, seed + number):
                 auditor.audit(mode, audits // len(MODES) + (number < audits % len(MODES)))
+        result.read_alike = sum(compared(each.data, 1.0, Random(seed)) for each in stage.fleet.ours)
     finally:
         sessions.stop()
     for what, count in sorted(story.tally.items()):

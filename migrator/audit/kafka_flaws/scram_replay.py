@@ -11,8 +11,6 @@ Source: `ScramDelta.apply`, `MetadataBatchLoader` of Kafka 3.5.2 to 4.4.0, each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from migrator.wire.messages.metadata import (
     BeginTransactionRecord,
     RemoveUserScramCredentialRecord,
