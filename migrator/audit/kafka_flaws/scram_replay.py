@@ -48,7 +48,7 @@ class ScramReplay:
         self._lost = set()
 
     def lost(self) -> dict[int, list[str]]:
-        """By mechanism, at the end of the log."""
+        """Tell whose credentials may be lost, by mechanism, at the end of the log."""
         self._finish()
         found: dict[int, list[str]] = {}
         for mechanism, user in sorted(self._lost):
