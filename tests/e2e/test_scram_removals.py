@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
     AdminClient,
@@ -27,15 +29,16 @@ SHA_256 = ScramMechanism.SCRAM_SHA_256
 
 
 def alter(cluster: KraftCluster, *changes: UserScramCredentialAlteration) -> None:
-    admin = AdminClient(cluster.client)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for each in admin.alter_user_scram_credentials(list(changes)).values():
         each.result(ANSWER_S)
 
 
 def known(cluster: KraftCluster) -> list[str]:
     """To the one broker."""
-    admin = AdminClient(cluster.client)
-    return sorted(admin.describe_user_scram_credentials(request_timeout=ANSWER_S).result(ANSWER_S))
+    asked = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).describe_user_scram_credentials()
+    assert isinstance(asked, Future), "it was asked for all of them"
+    return sorted(asked.result(ANSWER_S))
 
 
 def with_users(laboratory: Laboratory, whose: Whose) -> KraftCluster:
