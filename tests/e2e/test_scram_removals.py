@@ -36,7 +36,8 @@ def alter(cluster: KraftCluster, *changes: UserScramCredentialAlteration) -> Non
 
 def known(cluster: KraftCluster) -> list[str]:
     """To the one broker."""
-    asked = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).describe_user_scram_credentials()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})  # it lives as long as it is waited for
+    asked = admin.describe_user_scram_credentials()
     assert isinstance(asked, Future), "it was asked for all of them"
     return sorted(asked.result(ANSWER_S))
 
