@@ -252,6 +252,15 @@ NODE_NOT_AS_JOURNAL = Finding(
     remedy="Look at the node. The runbook says which command goes on with it, and which one brings it back.",
 )
 
+SCRAM_AT_STAKE = Finding(
+    code="Z2K-4224",
+    says="A node that starts on this log may lose the SCRAM credentials of {users}.",
+    means="Kafka 3.5 to 4.4 replay a removed credential wrongly where no other of its mechanism was known before, and "
+    "lose those that were set beside it (Z2K-5011). FINALIZING restarts every controller, and nothing leads back.",
+    remedy="Wait until every controller has a snapshot behind the removal, check each directory with `zk2kraft log "
+    "check`, and waive this code then. Remove no user until the migration is over.",
+)
+
 STOCK_WRITES_NOTHING = Finding(
     code="Z2K-4244",
     says="Stock controller {node} leads and writes nothing to ZooKeeper: {records} records are missing there for "

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from migrator.audit.kafka_flaws.scram_replay import SCRAM_KEYS, ScramReplay
 from migrator.driver.only_kraft import only_kraft
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.at_a_stop import MinIsr, TakenAtStop
@@ -42,6 +43,7 @@ from migrator.wire.messages.raft import (
     EndQuorumEpochTopic,
     PreferredCandidate,
 )
+from migrator.wire.records import decode_record
 
 END_VERSION: Final = 1
 API_VERSIONS_VERSION: Final = 3
@@ -161,6 +163,8 @@ class LogObservation(msgspec.Struct, frozen=True):
     """Replicas on brokers that are not registered."""
     features: tuple[str, ...] = ()
     """Finalized ones above 0, beside metadata.version."""
+    scram_at_stake: tuple[str, ...] = ()
+    """Users whose SCRAM credentials a node may not know that starts on this log without a newer snapshot (K-28)."""
     only_kraft: tuple[str, ...] = ()
     """Configuration that has no form in ZooKeeper, in words; the first ones, and how many more there are."""
     single: TakenAtStop = TakenAtStop()
@@ -210,6 +214,7 @@ class _Replayed:
     def begin(self) -> None:
         self.replay = LogReplay()
         self.counter = PartitionCounter()
+        self.scram = ScramReplay()
         self.migration_at = -1
         self.data_end = 0
 
@@ -217,6 +222,7 @@ class _Replayed:
         replay = _of_snapshot(content, snapshot)
         self.begin()
         self.replay, self.data_end = replay, snapshot.end_offset
+        self.scram = ScramReplay((each.mechanism, each.user) for each in replay.image.scram)
 
     def batches(self, data: bytes) -> None:
         for batch in read_batches(data):
@@ -226,6 +232,8 @@ class _Replayed:
                     self.migration_at = offset
                 if key != NO_OP_KEY:
                     self.data_end = offset + 1
+                if key in SCRAM_KEYS:
+                    self.scram.take(decode_record(value))
         self.replay.apply(data)
 
 
@@ -368,6 +376,7 @@ class LogObserver:
             features=tuple(
                 sorted(name for name, level in image.features.items() if level and name != METADATA_VERSION)
             ),
+            scram_at_stake=tuple(user for users in said.scram.lost().values() for user in users),
             only_kraft=only_kraft(image.configs),
             single=figures.single,
             at_minimum=figures.at_minimum,

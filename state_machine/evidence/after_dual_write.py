@@ -99,6 +99,7 @@ def fleet_evidence(snapshot: Snapshot, now: float) -> FleetEvidence | None:
         at_minimum=log.at_minimum,
         min_isr=log.min_isr,
         orphans=log.orphans,
+        scram_at_stake=log.scram_at_stake,
         unassigned=tuple(each.id for each in log.brokers if each.unassigned_dirs or each.offline_dirs),
         settled_s=0.0 if look is None or look.settled is None else look.settled.seconds,
         settled_rests_on="" if look is None or look.settled is None else look.settled.text,

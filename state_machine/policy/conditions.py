@@ -21,6 +21,7 @@ from migrator.findings.road import (
     FINALIZE_NOT_APPROVED,
     LOG_NOT_OBSERVED,
     NO_FLEET,
+    SCRAM_AT_STAKE,
     SOAK_WITHOUT_DISK,
 )
 from migrator.findings.service import AUDIT_OVERDUE, BROKERS_DIVERGED, BROKERS_NOT_COMPARED
@@ -47,6 +48,7 @@ LACKING_WORTH_NAMING_S: Final = 60.0
 LEVELS_FRESH_S: Final = 60.0
 _TOO_OLD: Final = (HOSTS_TOO_SLOW.code,)
 _CANARY: Final = (CANARY_OVER_BUDGET.code,)
+USERS_SHOWN: Final = 5
 LATER_JAR: Final = KAFKA_WITHOUT_ZOOKEEPER.code
 PROVEN: Final = frozenset({"proven", "proven, but its Kafka is not seen"})
 """States of a guard. Where its Kafka is not seen from here, the guard itself looks at each start."""
@@ -299,6 +301,20 @@ def or_waived(road: FleetEvidence, condition: Condition, node: int | None = None
             said = f"waived by {waiver.owner} until {end} ({waiver.reason}); {condition.message}"
             return Condition(condition.name, True, said, condition.codes)
     return condition
+
+
+def no_credential_is_at_stake(road: FleetEvidence) -> Condition:
+    """A node of Kafka that starts on this log knows every user (K-28). What a newer snapshot mends cannot be seen from
+    here: then a waiver says that somebody looked.
+    """
+    users = road.scram_at_stake
+    shown, more = ", ".join(users[:USERS_SHOWN]), len(users[USERS_SHOWN:])
+    shown += f" and {more} more" if more else ""
+    said = f"a restart may lose the SCRAM credentials of {shown}" if users else "no restart loses any"
+    holds = not users and not road.log_problem
+    return or_waived(
+        road, Condition("no SCRAM credential is at stake", holds, _read(road, said), (SCRAM_AT_STAKE.code,))
+    )
 
 
 def snapshots_are_written(road: FleetEvidence) -> Condition:

@@ -292,6 +292,7 @@ class FleetEvidence:
     reassignments: int = 0
     leaderless: int = 0
     orphans: int = 0
+    scram_at_stake: tuple[str, ...] = ()
     unassigned: tuple[int, ...] = ()
     settled_s: float = 0.0
     lacking_s: float | None = None

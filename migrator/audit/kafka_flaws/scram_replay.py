@@ -11,6 +11,9 @@ Source: `ScramDelta.apply`, `MetadataBatchLoader` of Kafka 3.5.2 to 4.4.0, each 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from migrator.wire.messages.metadata import (
     BeginTransactionRecord,
     RemoveUserScramCredentialRecord,
@@ -18,15 +21,21 @@ from migrator.wire.messages.metadata import (
 )
 from migrator.wire.schema import Message
 
+SCRAM_KEYS: Final = frozenset({11, 22, 23})
+"""Api keys of the records that count here, the second byte of a record's value."""
+
 Credential = tuple[int, str]
 """Mechanism and user."""
 
 
 class ScramReplay:
-    """Follows one start of one node, which begins with nothing, or with a snapshot (`begin_here`)."""
+    """Follows one start of one node, which begins with nothing, or with a snapshot (`begin_here`).
 
-    def __init__(self) -> None:
-        self._known: set[Credential] = set()
+    known: what it begins with.
+    """
+
+    def __init__(self, known: Iterable[Credential] = ()) -> None:
+        self._known = set(known)
         self._set: set[Credential] = set()
         self._removed: set[Credential] = set()
         self._lost: set[Credential] = set()
@@ -48,19 +57,19 @@ class ScramReplay:
         self._lost = set()
 
     def lost(self) -> dict[int, list[str]]:
-        """Tell whose credentials may be lost, by mechanism, at the end of the log."""
-        self._finish()
+        """Tell whose credentials a node would not know that starts now, by mechanism. More may follow in this delta."""
         found: dict[int, list[str]] = {}
-        for mechanism, user in sorted(self._lost):
+        for mechanism, user in sorted(self._lost_so_far()):
             found.setdefault(mechanism, []).append(user)
         return found
 
-    def _finish(self) -> None:
-        """One delta is over."""
+    def _lost_so_far(self) -> set[Credential]:
         stay = {mechanism for mechanism, _ in self._known - self._lost - self._removed}
         emptied = {mechanism for mechanism, _ in self._removed} - stay
-        self._lost -= self._set
-        self._lost |= {each for each in self._set if each[0] in emptied}
+        return (self._lost - self._set - self._removed) | {each for each in self._set if each[0] in emptied}
+
+    def _finish(self) -> None:
+        """One delta is over."""
+        self._lost = self._lost_so_far()
         self._known = (self._known | self._set) - self._removed
-        self._lost &= self._known
         self._set, self._removed = set(), set()

@@ -20,16 +20,26 @@ from migrator.control_api.operations import DriverOperation
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
 from migrator.findings.road import STOCK_WRITES_NOTHING
+from migrator.model.partition_figures import PartitionFigures
 from migrator.node.config.properties import VoterAddress
 from migrator.node.observer.log_reader import refuses
 from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
+from migrator.wire.batch import build_batch
+from migrator.wire.messages.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from migrator.wire.messages.raft import (
     DescribeQuorumPartitionResult,
     DescribeQuorumResponse,
     DescribeQuorumTopicResult,
     QuorumReplicaState,
 )
+from migrator.wire.records import encode_record
+from migrator.wire.schema import Message
 from migrator.zk import paths
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters import log_observer
@@ -544,3 +554,22 @@ FAILED_4 = "Connect call failed ('127.0.0.1', 9093)"
 def test_a_voter_is_down_where_each_address_of_its_name_refuses(error: Exception, expected: bool) -> None:
     """As Python 3.11 words it for a name with several addresses."""
     assert refuses(error) is expected
+
+
+def test_users_whom_a_restart_may_lose_are_followed_through_the_log() -> None:
+    """K-28: what stands between a Begin and the next one is one delta of Kafka's loader."""
+
+    def told(*records: Message) -> tuple[str, ...]:
+        observer = LogObserver([VoterAddress(3000, "127.0.0.1", 9)], None)
+        values = [encode_record(each, 0) for each in records]
+        observer._said.batches(build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values))
+        quorum = DescribeQuorumPartitionResult(partition_index=0, leader_id=3000, leader_epoch=1, high_watermark=9)
+        return observer._summed_up(1.0, quorum, PartitionFigures()).scram_at_stake
+
+    def a_user(name: str) -> UserScramCredentialRecord:
+        return UserScramCredentialRecord(name, 1, b"s", b"k", b"v", 4_096)
+
+    removed, barrier = RemoveUserScramCredentialRecord("ann", 1), (BeginTransactionRecord(), EndTransactionRecord())
+    assert told(a_user("ann"), a_user("bob"), removed) == ("bob",)
+    assert told(a_user("ann"), a_user("bob"), *barrier, removed, *barrier) == ()
+    assert told(a_user("ann"), *barrier, removed, a_user("bob")) == ("bob",)

@@ -151,6 +151,7 @@ def test_partitions_that_stay_under_replicated_are_said_to_have_a_flaw_of_a_brok
         ({"gone_s": None, "zookeeper_ids": (2,)}, "/brokers/ids is empty, and was for 60 s"),
         ({"orphans": 1}, "every replica has a directory of a registered broker"),
         ({"unassigned": (1,)}, "every replica has a directory of a registered broker"),
+        ({"scram_at_stake": ("ann",)}, "no SCRAM credential is at stake"),
         ({"under_replicated": 1}, "no partition is under-replicated or without a leader"),
         ({"voters": voters(stock=False)}, "every voter is a stock controller"),
         ({"voters": voters(ready=False)}, "every voter runs with the migration flag"),
@@ -310,6 +311,19 @@ def test_snapshots_that_cannot_be_listed_are_waived_by_name_and_only_there() -> 
     assert closed(finalize_evidence(evidence({"soak": listed, "waivers": (waiver,)}))) == [
         "every stock controller wrote a snapshot"
     ]
+
+
+def test_credentials_that_a_restart_may_lose_are_named_and_need_a_waiver() -> None:
+    """Z2K-4224: the service cannot see whether a newer snapshot has them already (K-28)."""
+    users = tuple(f"user-{number}" for number in range(7))
+    name = "no SCRAM credential is at stake"
+    verdict = finalize_evidence(evidence({"scram_at_stake": users}))
+    assert closed(verdict) == [name]
+    (found,) = (each for each in verdict.conditions if each.name == name)
+    assert found.codes == ("Z2K-4224",)
+    assert found.message.endswith("of user-0, user-1, user-2, user-3, user-4 and 2 more")
+    waiver = WaiverFact("Z2K-4224", None, "each log check ended with 0", "ops", 2e9)
+    assert closed(finalize_evidence(evidence({"scram_at_stake": users, "waivers": (waiver,)}))) == []
 
 
 # --- what a restart would change --------------------------------------------------------------------------
