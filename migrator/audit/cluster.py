@@ -5,7 +5,8 @@ Out:  facts of the family `cluster`; of each key, how the two contradict each ot
 Elsewhere: reading (zk_source.py, normalise.LogFacts), what becomes of a difference (compare.py).
 Why:  none of it has a form on the other side, so that nothing compared it. A broker that finds no `/cluster/id` makes a
 new one and ends. A controller with an epoch below that of a state can write that partition nevermore. A log whose
-metadata.version is too low ends every controller, and one that says POST_MIGRATION ends the way back.
+metadata.version is too low ends every controller, and one that says POST_MIGRATION ends the way back. A znode whose
+access list keeps this process from writing it keeps a controller with the same login from it, too.
 Source: Kafka 3.9 `KafkaZkClient`, `ZkPartitionStateMachine`, `MetadataVersion`, `ZkMigrationState`.
 """
 
@@ -17,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.audit.java_texts import java_int
-from migrator.findings.content import MALFORMED_ZNODE
+from migrator.findings.content import MALFORMED_ZNODE, ZNODE_GUARDED
 from migrator.findings.finding import words_of
 from migrator.model.levels import MIGRATION, level_name
 from migrator.model.values import MigrationState
@@ -38,6 +39,9 @@ CLUSTER_RECORDS: Final = (FeatureLevelRecord, ZkMigrationStateRecord)
 
 ABOVE: Final = "controller_epoch"
 """A field of a partition's facts, only where its state was written by a later controller than there ever was."""
+
+LIST: Final = "access list"
+"""The only field of a znode that this process may read and not write."""
 
 FIRST_CONTROLLER_EPOCH: Final = 1
 """No controller ever had a lower one."""
@@ -124,6 +128,8 @@ def cluster_facts(record: Message) -> Facts | None:
 def contradictions(key: str, zookeeper: Facts | None, log: Facts | None) -> tuple[str, str, Any, Any] | None:
     """Field, kind, what ZooKeeper says and what the log says; None where they go together. kind: as in `Difference`."""
     tree = zookeeper or {}
+    if LIST in tree:
+        return LIST, "changed", tree[LIST], f"one that lets this process write it, too ({ZNODE_GUARDED.code})"
     if key == MIGRATION_STATE:
         return _state(tree, MigrationState.NONE if log is None else log["state"])
     if key == METADATA_VERSION and log is None:

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -59,6 +60,7 @@ from migrator.audit.zk_source import (
     config_names,
     config_rows,
     epoch_limit,
+    list_rows,
     mirrored_position,
     order_rows,
     producer_id_row,
@@ -423,7 +425,7 @@ def compare_others(
 
 def compare_cluster(session: Session, log: LogFacts, comparison: Comparison) -> None:
     """No fact of one side is one of the other: each key is judged."""
-    for row in cluster_rows(session):
+    for row in chain(cluster_rows(session), list_rows(session, session.lists_changed)):
         if _unread(comparison, row):
             continue
         outcome, found = judge(CLUSTER, row.key, row.facts, log.cluster(row.key), comparison.rules, row.version)

@@ -5,7 +5,7 @@ Out:  `SideRow`, and its facts as one text that is equal exactly when the facts 
 Elsewhere: who makes rows (zk_source.py, log_fold.py), who compares them (compare.py, compare.py).
 A subject is what is read again as a whole when something of it differs: a topic with its partitions and its
 configuration, the configuration of one broker, the cluster as a whole, the producer ids, the znode of a user, a
-resource's ACLs or a token.
+resource's ACLs or a token, the access list of a znode.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.cluster import CLUSTER
+from migrator.audit.cluster import CLUSTER, CLUSTER_KEYS
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PRODUCER_IDS, RESOURCES, Facts
 from migrator.audit.security_facts import SCRAM, SECURITY_FAMILIES, TOKENS
 
@@ -27,6 +27,9 @@ ORDER_SUBJECT: Final = "order "
 
 ZNODE_SUBJECT: Final = "znode "
 """Before the path of a znode of quotas, credentials, ACLs or a token."""
+
+LIST_SUBJECT: Final = "list "
+"""Before the path of a znode whose access list counts."""
 
 HOLD_SECRETS: Final = frozenset({*RESOURCES, SCRAM, TOKENS})
 """Families whose facts hold secret fingerprints, and no secrets, outside of the reader."""
@@ -61,7 +64,7 @@ def topic_subject(name: str) -> str:
 def subject_of(family: str, key: str) -> str:
     """The subject of a key that is not below a topic, or is named as its topic."""
     if family == CLUSTER:
-        return CLUSTER_SUBJECT
+        return CLUSTER_SUBJECT if key in CLUSTER_KEYS else LIST_SUBJECT + key
     if family == PRODUCER_IDS:
         return PRODUCER_IDS_SUBJECT
     if family == ORDERS:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from migrator.audit.cluster import (
     CLUSTER,
     FIRST_CONTROLLER_EPOCH,
+    LIST,
     METADATA_VERSION,
     MIGRATION_STATE,
     EpochLimit,
@@ -43,6 +44,7 @@ from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import (
     BROKER_SUBJECT,
     CLUSTER_SUBJECT,
+    LIST_SUBJECT,
     ORDER_SUBJECT,
     PRODUCER_IDS_SUBJECT,
     TOPIC_SUBJECT,
@@ -77,6 +79,9 @@ class Session(ZnodeReader, Protocol):
     def children(self, path: str) -> list[str] | None: ...
     def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]: ...
     def sync(self, path: str = "/") -> None: ...
+    def guarded_by(self, path: str) -> str | None: ...
+    @property
+    def lists_changed(self) -> list[str]: ...
 
 
 class TopicRead(NamedTuple):
@@ -261,6 +266,14 @@ def cluster_rows(session: Session) -> Iterator[SideRow]:
     yield SideRow(CLUSTER, MIGRATION_STATE, CLUSTER_SUBJECT, {"dual_write": in_dual_write})
 
 
+def list_rows(session: Session, wanted: Iterable[str]) -> Iterator[SideRow]:
+    """One row of each of these znodes that this process may not write. wanted: paths."""
+    for path in wanted:
+        guarded = session.guarded_by(path)
+        if guarded is not None:
+            yield SideRow(CLUSTER, path, subject_of(CLUSTER, path), {LIST: guarded})
+
+
 def epoch_limit(session: Session) -> EpochLimit:
     def read() -> int | None:
         znode = session.get(paths.CONTROLLER_EPOCH)
@@ -346,6 +359,7 @@ def subject_rows(
     yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
     if CLUSTER_SUBJECT in subjects:
         yield from cluster_rows(session)
+    yield from list_rows(session, _named(subjects, LIST_SUBJECT))
     if PRODUCER_IDS_SUBJECT in subjects:
         yield producer_id_row(session)
     yield from security_rows(session, _named(subjects, ZNODE_SUBJECT), limits)

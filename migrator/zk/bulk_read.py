@@ -10,7 +10,7 @@ Source: ZooKeeper's client protocol, operation 22, servers from 3.6 on.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -70,14 +70,20 @@ class BulkRead:
 
 
 class GetMany(BulkRead):
+    """changed: is told each path whose access list was changed since the znode was made."""
+
     operation = _GET_DATA
+
+    def __init__(self, paths: Sequence[str], changed: Callable[[str], None] | None = None) -> None:
+        super().__init__(paths)
+        self._changed = changed
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Any]:
         """An answer to each path, in their order; a server that stops early says so in a header that is done."""
         found: list[Any] = []
         unpack_begin, unpack_stat, take = _BEGIN.unpack_from, _STAT.unpack_from, found.append
         begin_size, stat_size = _BEGIN.size, _STAT.size
-        for _ in self._paths:
+        for path in self._paths:
             kind, done, number = unpack_begin(buffer, offset)
             if done:
                 break
@@ -88,6 +94,8 @@ class GetMany(BulkRead):
             end = offset + max(number, 0)
             czxid, mzxid, version, acl_changes, owner, children = unpack_stat(buffer, end)
             data = None if number < 0 else buffer[offset:end]
+            if acl_changes and self._changed is not None:
+                self._changed(path)
             take(Znode(data, version, mzxid, czxid, owner, acl_changes, children))
             offset = end + stat_size
         return found

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -45,6 +46,8 @@ PATHS_BYTES_MAX: Final = 40_000
 """About, of one request's paths: names may be long, and the smallest limit of a server is twice that (zk.multi)."""
 
 REQUESTS_IN_FLIGHT: Final = 8
+LISTS_NOTED: Final = 1_000
+"""A tool that changes access lists changes all of them: the first ones show how."""
 
 PROBES: Final = 2
 """A connection may be lost for other reasons too; lost each time right after a multi-read, it is the multi-read."""
@@ -76,10 +79,17 @@ class ReadPipeline:
         self._has_multi_read: bool | None = None
         """None while nobody asked."""
         self._losses = 0
+        self.lists_changed: dict[str, None] = {}
+        """Paths that were read whose access list was changed since the znode was made; the first `LISTS_NOTED`."""
 
     def get_many(self, paths: Iterable[str], limits: ReadLimits) -> Iterator[Znode | None]:
         """Znodes in the order of `paths`, None for those that do not exist, read ahead as far as `limits` allow."""
-        return self._read_many(paths, limits, GetMany, self._get_one)
+        return self._read_many(paths, limits, partial(GetMany, changed=self._note_list), self._get_one)
+
+    def _note_list(self, path: str) -> None:
+        """path: with the chroot. Called while an answer is decoded, on kazoo's thread."""
+        if len(self.lists_changed) < LISTS_NOTED:
+            self.lists_changed[path.removeprefix(self._client.chroot)] = None
 
     def children_many(self, paths: Iterable[str], limits: ReadLimits) -> Iterator[list[str] | None]:
         """The names below each path, unordered, None where it does not exist."""
@@ -177,7 +187,13 @@ class ReadPipeline:
             time.sleep(PROBE_AGAIN_S)
 
     def _get_one(self, path: str) -> Any:
-        return _Mapped(self._client.get_async(path), lambda found: znode_of(*found))
+        def noted(found: Any) -> Znode:
+            znode = znode_of(*found)
+            if znode.acl_changes:
+                self._note_list(path)
+            return znode
+
+        return _Mapped(self._client.get_async(path), noted)
 
     def _children_one(self, path: str) -> Any:
         return _Mapped(self._client.get_children_async(path), list)

@@ -302,6 +302,11 @@ class ZkSession:
         """The same one for the same watch: kazoo keeps each that it does not know until it fires."""
         return self._listeners.setdefault(watch, lambda _event: watch())
 
+    @property
+    def lists_changed(self) -> list[str]:
+        """Name znodes that `get_many` read and whose access list was changed since they were made; the first ones."""
+        return list(self._reads.lists_changed)
+
     def guarded_by(self, path: str) -> str | None:
         """The access list of a znode as text; None where this session may do everything, or it does not exist."""
         found = self._ask_for(path, self._client.get_acls_async)

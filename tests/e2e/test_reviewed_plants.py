@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from migrator.audit.cluster import CLUSTER, METADATA_VERSION, MIGRATION_STATE
 from migrator.audit.compare import AuditReport, DifferenceKind
@@ -78,7 +80,10 @@ Operation = Create | Delete | SetData
 
 @dataclass(frozen=True)
 class Plant:
-    """One change of both sides. kind: of the difference that names the key; None: nothing is told."""
+    """One change of both sides. kind: of the difference that names the key; None: nothing is told.
+
+    guarded: znodes that everybody may read and nobody may write.
+    """
 
     name: str
     family: str
@@ -86,6 +91,7 @@ class Plant:
     kind: DifferenceKind | None
     tree: tuple[Operation, ...] = ()
     log: tuple[Message, ...] = ()
+    guarded: tuple[str, ...] = ()
 
     @property
     def places(self) -> set[Key]:
@@ -202,6 +208,11 @@ NAMED: Final[tuple[Plant, ...]] = (
           in_place_of(state_path(5, 1), state_json())),
     Plant("ACLs that are ephemeral", ACLS, "/kafka-acl/Topic/u03", NOT_READ,
           in_place_of("/kafka-acl/Topic/u03", acls_json("Read"))),
+    # what nobody could write after a rollback
+    Plant("C03 a state that can only be read", CLUSTER, state_path(15), CHANGED, guarded=(state_path(15),)),
+    Plant("a topic that can only be read", CLUSTER, topic_path(16), CHANGED, guarded=(topic_path(16),)),
+    Plant("a configuration that can only be read", CLUSTER, config_path(17), CHANGED, guarded=(config_path(17),)),
+    Plant("ACLs that can only be read", CLUSTER, "/kafka-acl/Topic/u07", CHANGED, guarded=("/kafka-acl/Topic/u07",)),
     # equal, and no broker can lead it
     Plant("E10 a leader that is no replica", PARTITIONS, of_partition(6), UNUSABLE,
           **both_sides(6, [1, 2, 3], [1, 2, 3], 7)),
@@ -304,10 +315,22 @@ class Audited:
         with ZkSession(self.connect) as session:
             for operation in (each for plant in plants for each in plant.tree):
                 assert session.apply(Multi((operation,))).applied, operation
+            guard(self.connect, [path for plant in plants for path in plant.guarded])
             yield with_records(self.log, directory / "planted", *([each] for plant in plants for each in plant.log))
 
     def quick(self, log: Path) -> AuditReport:
         return run_audit(self.connect, str(log), engine="quick", master="", out=None)
+
+
+def guard(connect: str, paths: Sequence[str]) -> None:
+    if not paths:
+        return
+    client = KazooClient(connect)
+    client.start(30)
+    for path in paths:
+        client.set_acls(path, [make_acl("world", "anyone", read=True)])
+    client.stop()
+    client.close()
 
 
 @dataclass(frozen=True)

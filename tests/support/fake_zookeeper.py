@@ -224,6 +224,10 @@ class FakeSession(_ZkSession):
         below = (other[len(prefix) :] for other in list(self.ensemble.nodes) if other.startswith(prefix))
         return sorted({name for name in below if name and "/" not in name})
 
+    @property
+    def lists_changed(self) -> list[str]:
+        return [path for path, node in self.ensemble.nodes.items() if node.acl_changes]
+
     def guarded_by(self, path: str) -> str | None:
         return self.ensemble.guards.get(path) if path in self.ensemble.nodes else None
 

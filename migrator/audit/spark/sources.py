@@ -37,6 +37,7 @@ from migrator.audit.zk_source import (
     cluster_rows,
     config_names,
     config_rows,
+    list_rows,
     order_rows,
     producer_id_row,
     security_paths,
@@ -185,6 +186,7 @@ def _rows_of_part(
             topics = _within(topic_names(session), part)
             configs = _within(config_names(session, TOPIC_CONFIGS), part)
             yield from topics_and_configs(session, topics, configs, limits)
+            yield from list_rows(session, session.lists_changed)
         case Others():
             brokers = config_names(session, BROKER_CONFIGS)
             yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
@@ -192,6 +194,7 @@ def _rows_of_part(
             yield producer_id_row(session)
             yield from security_rows(session, security_paths(session, limits), limits)
             yield from order_rows(session)
+            yield from list_rows(session, session.lists_changed)
         case _:
             assert_never(part)
 
