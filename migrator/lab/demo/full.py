@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import KafkaException
@@ -345,6 +345,7 @@ class FullDemo(Demo):
             later_restarts=later,
             metadata_version_raised=raised,
             audits=told["audits"],
+            audit_page=self._keep_audit_page(last_of_three_sides(told["audits"])),
             traffic=self.traffic.status,
             outside_reader=reader,
             rolled_back=self.rolled_back,
@@ -352,6 +353,11 @@ class FullDemo(Demo):
         report.problems = full_problems(report, options)
         report.ok = not report.problems
         return report
+
+
+def last_of_three_sides(audits: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The newest audit that has a result and asked brokers."""
+    return max((each for each in audits if each["result"] and each["brokers"]), key=lambda each: int(each["id"]))
 
 
 def _failed_nodes(view: dict[str, Any]) -> list[int]:

@@ -70,6 +70,7 @@ class FullReport(msgspec.Struct):
     later_restarts: list[NodeRestart]
     metadata_version_raised: str
     audits: list[dict[str, Any]]
+    audit_page: str
     traffic: TrafficStatus
     outside_reader: ReaderReport
     rolled_back: RolledBack | None = None

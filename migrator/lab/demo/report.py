@@ -101,6 +101,7 @@ class DemoReport(msgspec.Struct):
     """The document that `--report` names; a key that is missing would be a defect.
 
     problems: what makes the demo red.   notes: what was slow; nothing was lost by it.
+    audit_page: of the last audit of all three sides, a file.
     """
 
     ok: bool
@@ -117,6 +118,7 @@ class DemoReport(msgspec.Struct):
     traffic: TrafficStatus
     outside_reader: ReaderReport
     audits: list[dict[str, Any]]
+    audit_page: str
     dual_write: DualWrite
     brokers_stopped: list[Stopped]
     fail_overs: list[FailOver]

@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, DEMO_STOPPED
+from migrator.http.addresses import AUDIT_PAGE, STEPS
 from migrator.http.addresses import REPORT as REPORT_ADDRESS
-from migrator.http.addresses import STEPS
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import LabCluster
 from migrator.lab.demo.changes import RECREATED_MARK, DemoChange, DemoChanges
@@ -74,6 +74,7 @@ LAB: Final = "lab"
 """Data and logs of everything that ran; gone at the end of a demo that passed."""
 BEFORE: Final = "before"
 REPORT: Final = "report.json"
+AUDIT_REPORT: Final = "audit.html"
 NAME: Final = "demo"
 ENGINE: Final = "spark"
 ASTRAY: Final = ("READY", "ABORTING", "ROLLED_BACK")
@@ -205,6 +206,7 @@ class Demo:
         self.changes = DemoChanges(self.cluster, self.traffic, self.topics, options.partitions)
         self.changed: list[DemoChange] = []
         self.stopped: list[Stopped] = []
+        self.audit_page = ""
         self.fail_overs: list[FailOver] = []
         self.undo: dict[str, dict[str, Any]] = {}
         self.lag_ms = 0.0
@@ -238,6 +240,7 @@ class Demo:
             for _ in range(KILLS):
                 self._kill_the_active_controller()
         last_audit = self._audit()
+        self.audit_page = self._keep_audit_page(last_audit)
         self.traffic.wait_acknowledged(self.options.acknowledged_least, TRAFFIC_DEADLINE_S)
         self.undo["DUAL_WRITE"] = self._view()["undo"]
         rollback = self._rollback()
@@ -438,6 +441,13 @@ class Demo:
         self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}; brokers: {brokers}")
         return audit
 
+    def _keep_audit_page(self, audit: Mapping[str, Any]) -> str:
+        """Its self-contained page, beside the report of the demo. Returns where it is."""
+        file = self.options.directory / AUDIT_REPORT
+        file.write_text(self.service.page_of(AUDIT_PAGE(number=audit["id"])))
+        self.progress.say("audit", f"what ZooKeeper, the log and the brokers said: {file}")
+        return str(file)
+
     def _note(self, change: DemoChange) -> None:
         self.changed.append(change)
         self._view()
@@ -549,6 +559,7 @@ class Demo:
             traffic=self.traffic.status,
             outside_reader=reader,
             audits=[each for each in told["audits"] if each["id"] != last_audit["id"]] + [last_audit],
+            audit_page=self.audit_page,
             dual_write=DualWrite(
                 changes=self.changed,
                 lag_ms=self.lag_ms,

@@ -115,6 +115,7 @@ def a_report(**changes: Any) -> DemoReport:
         "traffic": a_traffic(),
         "outside_reader": a_reader(),
         "audits": AUDITS,
+        "audit_page": "zk2kraft-demo/audit.html",
         "dual_write": DualWrite([DemoChange("one", 0.1, 0.1)], 1.0, 0.1, 0),
         "brokers_stopped": [],
         "fail_overs": [],
