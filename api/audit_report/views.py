@@ -102,6 +102,16 @@ def _keys(count: int) -> str:
     return f"{count:,} key{'' if count == 1 else 's'}"
 
 
+def _files_text(told: Any) -> str | None:
+    """Which files stood in for an ensemble, and up to when; None where none did."""
+    match told:
+        case {"zxid": int(zxid), "at_ms": int(at_ms), "snapshot": str(snapshot), "logs": [*logs]}:
+            moment = f" of {standalone.moment(at_ms / 1_000)}" if at_ms else ""
+            return f"{', '.join(map(str, (snapshot, *logs)))} up to transaction {zxid:#x}{moment}"
+        case _:
+            return None
+
+
 def _whole(document: dict[str, Any]) -> dict[str, Any]:
     """The document with every field that the page looks at."""
     side = document.get("brokers")
@@ -110,7 +120,7 @@ def _whole(document: dict[str, Any]) -> dict[str, Any]:
         **document,
         "left_off": {"differences": 0, "expected": 0, **document.get("left_off", {})},
         "brokers": None if side is None else {**_OF_BROKERS, **side},
-        "zk": {**dict.fromkeys(_OF_ZOOKEEPER), **document["zk"]},
+        "zk": {**dict.fromkeys(_OF_ZOOKEEPER), **document["zk"], "files": _files_text(document["zk"].get("files"))},
         "kraft": {**dict.fromkeys(("offset", "epoch")), **document["kraft"]},
         "seconds": {"total": None, **document["seconds"]},
         "shape": None if shape is None else {**shape, **{name: _named(shape[name]) for name in _SPREADS}},
