@@ -107,7 +107,15 @@ def _files_text(told: Any) -> str | None:
     match told:
         case {"zxid": int(zxid), "at_ms": int(at_ms), "snapshot": str(snapshot), "logs": [*logs]}:
             moment = f" of {standalone.moment(at_ms / 1_000)}" if at_ms else ""
-            return f"{', '.join(map(str, (snapshot, *logs)))} up to transaction {zxid:#x}{moment}"
+            parts = [f"{', '.join(map(str, (snapshot, *logs)))} up to transaction {zxid:#x}{moment}"]
+            confirms = "confirms this tree" if told.get("verified") else "is not noted"
+            parts.append(f"the server's digest {confirms}")
+            if torn := told.get("torn"):
+                parts.append(f"{torn} ends inside the entry at offset {told.get('torn_at')}")
+            if isinstance(skipped := told.get("skipped"), list | tuple):
+                named = [each for each in skipped if isinstance(each, dict)]
+                parts += [f"skipped {each.get('file')}: {each.get('reason')}" for each in named]
+            return "; ".join(parts)
         case _:
             return None
 

@@ -100,10 +100,13 @@ def test_a_change_that_only_the_transaction_log_has_is_a_difference(ensemble: Fa
     assert report.exit_code == 1
     assert [(each.family, each.key) for each in report.differences] == [(TOPIC_CONFIGS, "t000001")]
     assert (report.zk["files"].zxid, report.zk["files"].torn) == (zxid, "log.1")
-    ran = CliRunner().invoke(
-        app,
-        ["audit", "--zookeeper-files", str(tmp_path / "data"), "--chroot", CHROOT, "--kraft", str(tmp_path / "log")],
-    )
+    (tmp_path / "data" / "snapshot.ffff").write_bytes(b"ZKSN")
+    words = ["audit", "--zookeeper-files", str(tmp_path / "data"), "--chroot", CHROOT]
+    ran = CliRunner().invoke(app, [*words, "--kraft", str(tmp_path / "log"), "--out", str(tmp_path / "out")])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "; log.1 ends inside the entry at offset " in page
+    assert "; skipped snapshot.ffff: it ends too early<" in page
+    assert "skipped snapshot.ffff: it ends too early\n" in ran.output
     assert "log.1 ends inside the entry at offset " in ran.output
     assert f"up to transaction {zxid:#x} of 2027-01-15T08:00:00Z: snapshot.{zxid - 1:x}, log.1\n" in ran.output
     assert "the server noted no digest" in ran.output
