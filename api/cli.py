@@ -190,9 +190,20 @@ def rehearse(
 @audit.callback()
 def audit_now(
     context: typer.Context,
-    zookeeper: ZooKeeper,
     kraft: Annotated[str, typer.Option(help="a metadata log directory, or HOST:PORT[,...] of controllers")],
-    engine: Annotated[str, typer.Option(help="spark or quick")] = default_engine(),
+    zookeeper: Annotated[
+        str | None, typer.Option("-z", "--zookeeper", help="HOST:PORT[,HOST:PORT][/chroot]; or --zookeeper-files")
+    ] = None,
+    zookeeper_files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="in place of -z, by the quick engine: a copy of one server's dataDir; once more for its dataLogDir"
+        ),
+    ] = None,
+    chroot: Annotated[str, typer.Option(help="with --zookeeper-files: where Kafka is in it, such as /kafka")] = "",
+    engine: Annotated[
+        str | None, typer.Option(help="spark or quick; absent: spark where it is installed, quick for files")
+    ] = None,
     master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
     out: Annotated[Path | None, typer.Option(help="where the audit keeps its inputs and its result")] = None,
     allow_moved: Annotated[
@@ -214,13 +225,21 @@ def audit_now(
     The commands below it are about audits that --out kept, and take none of these options.
     """
     if context.invoked_subcommand is not None:
-        if zookeeper:
+        if zookeeper or zookeeper_files:
             raise typer.BadParameter(f"options of an audit are not for {context.invoked_subcommand}")
         return
+    if bool(zookeeper) == bool(zookeeper_files):
+        raise typer.BadParameter("name one of --zookeeper and --zookeeper-files")
+    if chroot and zookeeper:
+        raise typer.BadParameter(
+            "--chroot goes with --zookeeper-files; with --zookeeper it stands behind the addresses"
+        )
     from api.commands import audits
 
+    side = audits.zookeeper_side(zookeeper, zookeeper_files or [], chroot)
+    compares = engine or ("quick" if zookeeper_files else default_engine())
     code = audits.audit(
-        *(zookeeper, kraft, engine, master, out, controller, brokers),
+        *(side, kraft, compares, master, out, controller, brokers),
         without=without,
         allow_moved=allow_moved,
         as_json=as_json,

@@ -102,6 +102,24 @@ def _keys(count: int) -> str:
     return f"{count:,} key{'' if count == 1 else 's'}"
 
 
+def _files_text(told: Any) -> str | None:
+    """Which files stood in for an ensemble, and up to when; None where none did."""
+    match told:
+        case {"zxid": int(zxid), "at_ms": int(at_ms), "snapshot": str(snapshot), "logs": [*logs]}:
+            moment = f" of {standalone.moment(at_ms / 1_000)}" if at_ms else ""
+            parts = [f"{', '.join(map(str, (snapshot, *logs)))} up to transaction {zxid:#x}{moment}"]
+            confirms = "confirms this tree" if told.get("verified") else "is not noted"
+            parts.append(f"the server's digest {confirms}")
+            if torn := told.get("torn"):
+                parts.append(f"{torn} ends inside the entry at offset {told.get('torn_at')}")
+            if isinstance(skipped := told.get("skipped"), list | tuple):
+                named = [each for each in skipped if isinstance(each, dict)]
+                parts += [f"skipped {each.get('file')}: {each.get('reason')}" for each in named]
+            return "; ".join(parts)
+        case _:
+            return None
+
+
 def _whole(document: dict[str, Any]) -> dict[str, Any]:
     """The document with every field that the page looks at."""
     side = document.get("brokers")
@@ -110,7 +128,7 @@ def _whole(document: dict[str, Any]) -> dict[str, Any]:
         **document,
         "left_off": {"differences": 0, "expected": 0, **document.get("left_off", {})},
         "brokers": None if side is None else {**_OF_BROKERS, **side},
-        "zk": {**dict.fromkeys(_OF_ZOOKEEPER), **document["zk"]},
+        "zk": {**dict.fromkeys(_OF_ZOOKEEPER), **document["zk"], "files": _files_text(document["zk"].get("files"))},
         "kraft": {**dict.fromkeys(("offset", "epoch")), **document["kraft"]},
         "seconds": {"total": None, **document["seconds"]},
         "shape": None if shape is None else {**shape, **{name: _named(shape[name]) for name in _SPREADS}},

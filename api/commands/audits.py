@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -23,13 +24,22 @@ if TYPE_CHECKING:
     from migrator.audit.warm_process import Pipe
     from migrator.node.tools.log_of_quorum import QuorumLog
     from migrator.node.transport.client_security import ClientSecurity
+    from migrator.zk.files.server_files import FilesRead
+    from migrator.zk.files.session import ZooKeeperFiles
 
 LINES_MAX: Final = 100
 """As many differences as a terminal is read for."""
 
 
+def zookeeper_side(zookeeper: str | None, files: Sequence[Path], chroot: str) -> str | ZooKeeperFiles:
+    """Addresses where they are given, else the files."""
+    from migrator.zk.files.session import ZooKeeperFiles
+
+    return zookeeper or ZooKeeperFiles(tuple(files), chroot)
+
+
 def audit(
-    zookeeper: str,
+    zookeeper: str | ZooKeeperFiles,
     kraft: str,
     engine: str,
     master: str,
@@ -83,6 +93,8 @@ def audit(
             print(f"and {more:,} more differences; --json has the first {len(report.differences):,}")
         if report.brokers is not None:
             _print_brokers(report.brokers)
+        if (files := report.zk.get("files")) is not None:
+            _print_files(files)
         sides = "both sides are" if report.brokers is None else "ZooKeeper, log and brokers are"
         print(f"passed: {sides} equal" if report.same else "not passed")
     return report.exit_code
@@ -117,6 +129,24 @@ def _third_side(brokers: str | None, controller: Path | None, without: str) -> T
         return third_side(BrokersAsked(brokers, security, config.inter_broker_listener, left_out), read, two_sides)
 
     return ask
+
+
+def _print_files(read: FilesRead) -> None:
+    """What stood in for the ensemble, and up to when."""
+    moment = datetime.fromtimestamp(read.at_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if read.at_ms else ""
+    up_to = f"transaction {read.zxid:#x}" + (f" of {moment}" if moment else "")
+    print(f"ZooKeeper's files up to {up_to}: {', '.join((read.snapshot, *read.logs))}")
+    print(
+        "the server's digest confirms this tree"
+        if read.verified
+        else "the server noted no digest, which would confirm this tree"
+    )
+    for each in read.skipped:
+        print(printable(f"skipped {each.file}: {each.reason}"))
+    if read.torn:
+        print(
+            f"{read.torn} ends inside the entry at offset {read.torn_at}: that one, and what came later, was not read"
+        )
 
 
 def _print_brokers(side: BrokersSide) -> None:
@@ -160,7 +190,9 @@ def controllers_security(controller: Path | None) -> ClientSecurity:
 
 
 @contextmanager
-def log_to_read(zookeeper: str | None, kraft: str, controller: Path | None, out: Path | None) -> Iterator[QuorumLog]:
+def log_to_read(
+    zookeeper: str | ZooKeeperFiles | None, kraft: str, controller: Path | None, out: Path | None
+) -> Iterator[QuorumLog]:
     """The directory that was named, or that of a copy: of the quorum at these addresses, for this command alone.
 
     zookeeper: says of which cluster the quorum has to be; None: it is not asked.
@@ -171,13 +203,13 @@ def log_to_read(zookeeper: str | None, kraft: str, controller: Path | None, out:
     if is_directory(kraft):
         yield QuorumLog(Path(kraft), lambda: None)
         return
+    from migrator.audit.run import side_of
     from migrator.audit.zk_source import describe_tree
-    from migrator.zk.session import ZkSession
 
     security, cluster_id = controllers_security(controller), None
     if zookeeper is not None:
-        with ZkSession(zookeeper) as session:
-            cluster_id = describe_tree(session, zookeeper)["cluster_id"]
+        with side_of(zookeeper) as session:  # files are read twice then: nobody holds a tree while a log is copied
+            cluster_id = describe_tree(session, str(zookeeper))["cluster_id"]
     within = None if out is None or not out.absolute().parent.is_dir() else out.absolute().parent
     with log_of_quorum(kraft, cluster_id, security, within=within) as log:
         yield log

@@ -147,24 +147,29 @@ def quick_audit(
     zk: dict[str, Any] | None = None,
     passwords: PasswordReader | None = None,
     follows: bool = False,
+    of_copy: bool = False,
 ) -> AuditReport:
     """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`.
 
     follows: `/migration` says how far ZooKeeper has this log.
+    of_copy: ZooKeeper's side never changes: another look at it is in vain, and that the log is ahead of it says when it
+             was copied, not that a dual-write stands still.
     """
     started = time.monotonic()
     fingerprints = kept_facts(rules.read).fingerprints if rules.read else SecretFingerprints()
     mirrored = mirrored_position(session) if follows else NOWHERE
     log, position = read_log(mirrored.offset if follows else NO_OFFSET, mirrored)
-    rules = replace(rules, stands_still=log.behind_ms > STANDS_STILL_MS, elections=position.epoch)
+    stands_still = not of_copy and log.behind_ms > STANDS_STILL_MS
+    rules = replace(rules, stands_still=stands_still, elections=position.epoch)
     read = time.monotonic()
     pending = SecondPass.of(log) if follows else None
     comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending, of_cluster=True)
     compared = time.monotonic()
     if pending is not None:
         if pending:
-            _settle(session, comparison, pending, read_log, limits, passwords, settle_s)
-    else:
+            looks_max = 1 if of_copy else LOOKS_MAX - 1
+            _settle(session, comparison, pending, read_log, limits, passwords, settle_s, looks_max)
+    elif not of_copy:
         for _ in range(1, LOOKS_MAX):
             if comparison.same or not comparison.complete:
                 break
@@ -204,12 +209,13 @@ def _settle(
     limits: ReadLimits,
     passwords: PasswordReader | None,
     settle_s: float,
+    looks_max: int,
 ) -> None:
     """Read what is pending again, between two readings of `/migration`, and judge it by what the log said from the one
     to the other. Only what differs even then is looked at again.
     """
     before: set[bytes] | None = None
-    for look in range(1, LOOKS_MAX):
+    for look in range(1, looks_max + 1):
         low = mirrored_position(session)
         rows = list(subject_rows(sorted(pending.subjects), session, limits, passwords))
         high = max(low, mirrored_position(session))
@@ -219,7 +225,7 @@ def _settle(
             if pending.counts(each):
                 settled.note(each.family, each.outcome, each.differences)
         found = _texts(settled.differences)
-        if settled.same or (before is not None and found <= before) or look == LOOKS_MAX - 1:
+        if settled.same or (before is not None and found <= before) or look == looks_max:
             break
         before = found
         time.sleep(settle_s)  # a plan of several transactions, and a stock controller, are ahead of `/migration`

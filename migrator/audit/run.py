@@ -1,6 +1,6 @@
 """Run one audit with the engine that was asked for.
 
-In:   where ZooKeeper is, where the log is, which engine, where to keep the inputs.
+In:   where ZooKeeper is, or copies of its files; where the log is, which engine, where to keep the inputs.
 Out:  an `AuditReport`, always: what could not be read is named in it, and the audit did not pass (exit code 2).
 Elsewhere: the engines (quick.py, job.py).
 """
@@ -43,6 +43,7 @@ from migrator.audit.zk_source import describe_tree
 from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import NOWHERE, Position
+from migrator.zk.files.session import FilesSession, ZooKeeperFiles
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -56,7 +57,7 @@ ThirdSide = Callable[[Callable[[], LogFacts], Sequence[Difference]], BrokersSide
 
 
 def run_audit(
-    zookeeper: str,
+    zookeeper: str | ZooKeeperFiles,
     kraft: str,
     *,
     engine: str,
@@ -70,6 +71,7 @@ def run_audit(
 ) -> AuditReport:
     """kraft: a metadata log directory; it may grow meanwhile. out: must not hold anything.
 
+    zookeeper:   addresses, or copies of a server's files, which the quick engine reads alone.
     allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
     passwords:   the brokers' settings; None: a broker with a password in ZooKeeper is not read.
     sessions:    `spark_job.Sessions`; None: the spark engine starts a session for this audit alone.
@@ -129,7 +131,7 @@ def keep_report(report: AuditReport, out: Path) -> None:
 
 
 def _run(
-    zookeeper: str,
+    zookeeper: str | ZooKeeperFiles,
     kraft: str,
     engine: str,
     master: str,
@@ -142,6 +144,9 @@ def _run(
         case "quick":
             return _quick(zookeeper, kraft, rules, passwords)
         case "spark":
+            if isinstance(zookeeper, ZooKeeperFiles):
+                reason = "only --engine quick reads files of ZooKeeper"
+                raise AUDIT_CANNOT_READ.error(what=str(zookeeper), reason=reason)
             if not spark_is_installed():
                 raise AUDIT_CANNOT_READ.error(what="engine spark", reason=HOW_TO_INSTALL_SPARK)
             from migrator.audit.spark.job import spark_audit
@@ -155,9 +160,11 @@ def _run(
             raise AUDIT_CANNOT_READ.error(what=f"engine {engine}", reason="it is neither spark nor quick")
 
 
-def _quick(zookeeper: str, kraft: str, rules: ExpectedDifferences, passwords: EncoderSecrets | None) -> AuditReport:
-    with _without_cycle_collection(), ZkSession(zookeeper) as session:
-        tree = describe_tree(session, zookeeper)
+def _quick(
+    zookeeper: str | ZooKeeperFiles, kraft: str, rules: ExpectedDifferences, passwords: EncoderSecrets | None
+) -> AuditReport:
+    with _without_cycle_collection(), side_of(zookeeper) as session:
+        tree = tree_of(session, zookeeper)
         refuse_foreign_log(tree, kraft)
         return quick_audit(
             session,
@@ -166,8 +173,20 @@ def _quick(zookeeper: str, kraft: str, rules: ExpectedDifferences, passwords: En
             limits=CONSIDERATE,
             zk=tree,
             follows=follows_the_log(tree, rules),
+            of_copy=isinstance(session, FilesSession),
             passwords=PasswordReader.of(passwords),
         )
+
+
+def side_of(zookeeper: str | ZooKeeperFiles) -> ZkSession | FilesSession:
+    """What ZooKeeper's side is read from. Open it with `with`."""
+    return FilesSession(zookeeper) if isinstance(zookeeper, ZooKeeperFiles) else ZkSession(zookeeper)
+
+
+def tree_of(session: ZkSession | FilesSession, zookeeper: str | ZooKeeperFiles) -> dict[str, Any]:
+    """Describe the tree as `describe_tree` does, and what was read where it is files."""
+    files = {"files": session.files_read} if isinstance(session, FilesSession) else {}
+    return {**describe_tree(session, str(zookeeper)), **files}
 
 
 @contextmanager

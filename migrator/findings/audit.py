@@ -77,6 +77,15 @@ NO_INPUTS_KEPT = Finding(
     "and `zk2kraft audit diff` need no inputs.",
 )
 
+ZOOKEEPER_FILES_UNUSABLE = Finding(
+    code="Z2K-5010",
+    says="ZooKeeper's files in {file} cannot be audited: {reason}.",
+    means="These files do not hold the tree that a server had at one moment, or hold it with a gap. Nothing was "
+    "compared, and nothing was changed.",
+    remedy="Copy the files of one server again, snapshots before logs, and name its dataDir and its dataLogDir. If the "
+    "error stays, copy from another server of the ensemble.",
+)
+
 AUDIT_ROWS_LOST = Finding(
     code="Z2K-2201",
     says="The audit lost rows: to {step}, it expected {expected} and has {found}.",

@@ -61,7 +61,7 @@ ZK_SHELLS: Final = frozenset(
     f"migrator.zk.{name}"
     for name in (
         *("session", "pipeline", "kazoo_calls", "backup", "reach", "tls_sockets"),
-        *("logins", "kerberos", "kerberos_login"),
+        *("logins", "kerberos", "kerberos_login", "files.server_files", "files.session"),
     )
 )
 """The modules of `migrator/zk` that open something or wait; the others are values."""
