@@ -75,10 +75,8 @@ def _report_lines(found: RemoteReport) -> Iterator[str]:
 
 def _comparison_lines(found: RemoteComparison) -> Iterator[str]:
     for each in found.partitions:
-        yield (
-            f"{each.topic}-{each.partition} (id {each.topic_id}): {each.same} as before, {each.went_on} went on "
-            f"({each.deleted} of them to their deletion), {each.new} new"
-        )
+        later = f", {each.went_on} went on ({each.deleted} of them to their deletion)" if each.went_on else ""
+        yield f"{each.topic}-{each.partition} (id {each.topic_id}): {each.same} as before{later}, {each.new} new"
     for difference in found.differences:
         yield f"DIFFERS: {difference_text(difference)}"
     end = "something is not as it has to be" if found.differences else "all of them are there"

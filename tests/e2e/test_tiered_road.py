@@ -6,16 +6,19 @@ tiered,tiered_back`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from migrator.lab.ours import PROGRAM
 from migrator.lab.servers.artifacts import Artifacts, with_remote_store
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.road_stage import NAME
-from tests.e2e.tiered_road import AGAIN, TieredStage, produce
+from tests.e2e.tiered_road import AGAIN, COMMAND_S, TieredStage, produce
 from tests.e2e.tiered_stage import RECORDS, TIERED_TOPIC, records_from_0
 
 pytestmark = pytest.mark.lab
@@ -65,3 +68,10 @@ def test_dual_write_and_a_rollback_leave_every_copied_segment_where_it_was(labor
     stage.assert_kept(stage.before, *stage.zookeeper, what=f"{NAME}, since the beginning")
     stage.assert_kept(in_dual_write, *stage.zookeeper, what=f"{NAME}, since dual-write")
     assert records_from_0(stage.cluster) == list(range(RECORDS))
+    command = [sys.executable, *PROGRAM, "check", "-z", stage.cluster.zookeeper_connect]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert "5 tiered topics (docs/tiered-storage.md" in ran.stdout, ran
+    print(ran.stdout)
+    command = [sys.executable, *PROGRAM, "log", "tiered", str(stage.copied()), *stage.zookeeper]
+    for words in ([], ["--against", str(in_dual_write)]):
+        print(subprocess.run([*command, *words], capture_output=True, text=True, check=True).stdout)
