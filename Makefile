@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup smoke check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate estate-real soak poison plants clean-runs mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-third-side bench-audit-load bench-mass bench-road bench-brokers bench-hosts
+.PHONY: setup smoke check test test-long docs sim model adversarial kill-matrix kill-matrix-back end-of-road estate estate-real soak poison plants clean-runs mutants lab demo docker-images docker-test test-kerberos takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-third-side bench-audit-load bench-remote-log bench-mass bench-road bench-brokers bench-hosts
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -166,6 +166,10 @@ bench-third-side:  ## what asking every broker adds to an audit in dual-write, m
 bench-audit-load:  ## what a running audit does to the latency of others, on ZooKeeper and on brokers (docs/performance.md)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.audit_load
+
+bench-remote-log:  ## reading a large __remote_log_metadata, measured (1 minute)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.benchmarks.remote_log
 
 bench-mass:  ## a broker in sync with 30,000 to 300,000 partitions is fenced and comes back, measured (10 minutes)
 	$(SETUP) --with-java

@@ -142,15 +142,21 @@ def log_tiered(
     zookeeper: Annotated[
         str | None, typer.Option("-z", "--zookeeper", help="compare topic ids with this cluster (read only)")
     ] = None,
+    kraft: Annotated[
+        Path | None, typer.Option(help="a metadata log directory, or a copy: compare topic ids with this log")
+    ] = None,
     broker: Annotated[
         Path | None, typer.Option(help="a copy of a broker's log directory: compare leader epochs with its checkpoints")
     ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="what this command printed earlier with --json: is every segment still there?")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a copy of __remote_log_metadata says of the segments in tiered storage. Exit: 0 it fits, 1 it does not."""
-    from api.commands import controllers
+    """What a copy of __remote_log_metadata says of segments in tiered storage. Exit: 0 fits, 1 does not, 2 not read."""
+    from api.commands import tiered
 
-    raise typer.Exit(controllers.check_tiered(directories, zookeeper, broker, as_json=as_json))
+    raise typer.Exit(tiered.check_tiered(directories, zookeeper, kraft, broker, against, as_json=as_json))
 
 
 @app.command()

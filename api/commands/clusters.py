@@ -34,6 +34,7 @@ def check(
     everything: bool = False,
 ) -> int:
     from api.commands.fleet import broker_settings
+    from migrator.driver.checks.restarts import configs_of, tiered_topics
     from migrator.node.tools import feature_levels, preflight
     from migrator.node.zookeeper.request_limits import ask_servers
     from migrator.zk.pipeline import CONSIDERATE
@@ -54,13 +55,16 @@ def check(
         preflight.exit_code(found),
         preflight.not_looked_at(controllers, clients=clients, brokers=bool(brokers)),
     )
+    tiered = len(tiered_topics(configs_of(tree)))
     observed = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
     levels = feature_levels.before_a_quorum(tree, settings)
     if as_json:
         said = {"findings": [each.as_json() for each in found], "not_looked_at": unknown, "features": levels}
-        print_json({"exit": code, **observed, **said})
+        print_json({"exit": code, **observed, "tiered_topics": tiered, **said})
         return code
     print(f"{observed['topics']} topics, {observed['partitions']} partitions, brokers {observed['brokers']}")
+    if tiered:
+        print(f"{tiered} tiered topics (docs/tiered-storage.md: what each step means for them)")
     print("\n".join(finding_lines(found, everything=everything)), end="\n" if found else "")
     if levels is not None:
         print("\n".join(f"feature levels, {each}" for each in case_lines(levels)))

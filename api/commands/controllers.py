@@ -6,7 +6,6 @@ In:   what the command line read. Out: an exit code, and text or JSON on standar
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,43 +92,6 @@ def check_logs(directories: list[Path], *, as_json: bool) -> int:
     for line in (*found.disagreements, *(f"not committed, so no fault: {each}" for each in found.parted)):
         print(line)
     return found.exit_code
-
-
-def check_tiered(directories: list[Path], zookeeper: str | None, broker: Path | None, *, as_json: bool) -> int:
-    """0: every segment's states follow, and offsets have no gap and one history. 1: something does not fit."""
-    from migrator.audit.tiered.segments import check_remote_segments, topics_by_id
-
-    topics = None if zookeeper is None else topics_by_id(zookeeper)
-    found = check_remote_segments(directories, topics, broker)
-    if as_json:
-        print_json(found)
-        return found.exit_code
-    for each in found.partitions:
-        states = ", ".join(f"{count} {state}" for state, count in each.states.items()) or "no segment"
-        reach = f", offsets {each.first} to {each.last}" if each.last >= 0 else ""
-        overlaps = f", {each.overlaps} overlaps" if each.overlaps else ""
-        print(f"{each.topic}-{each.partition} (id {each.topic_id}): {states}{reach}{overlaps}")
-        if each.copied >= 0:
-            print(f"  a new leader goes on behind offset {each.copied} of leader epoch {each.copied_epoch}")
-        for problem in each.problems:
-            print(f"  DOES NOT FIT: {problem}")
-        for waits in each.waiting:
-            since = _time_text(waits.since_ms)
-            print(
-                f"  to clean up: segment {waits.segment}, offsets {waits.start} to {waits.end}, {waits.bytes:,} bytes: "
-                f"{waits.why} (broker {waits.broker}, {since})"
-            )
-    for name in found.deleting:
-        print(f"deletion is not over: {name}")
-    return found.exit_code
-
-
-def _time_text(time_ms: int) -> str:
-    """UTC; the bare number where no calendar has it. A record may say anything."""
-    try:
-        return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ms} ms"
 
 
 def _document(offset: int, epoch: int, record: msgspec.Struct, version: int) -> dict[str, Any]:

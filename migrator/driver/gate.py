@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.driver.checks.content import oddities
+from migrator.driver.checks.restarts import configs_of, tiered_topics
 from migrator.driver.checks.settings import (
     broker_findings,
     controller_findings,
@@ -229,7 +230,8 @@ def settings_checks(evidence: TakeoverEvidence) -> tuple[Condition, ...]:
         found += filter(None, [request_limit_finding(broker, settings, size)])
     blocking, warning = _by_severity(found)
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
-    held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
+    tiered = len(tiered_topics(configs_of(evidence.tree)))
+    held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens, {tiered} tiered topics"
     return (
         Condition("the settings of every broker are known", not unread, _reasons(unread) or "all are known"),
         Condition(

@@ -86,6 +86,14 @@ ZOOKEEPER_FILES_UNUSABLE = Finding(
     "error stays, copy from another server of the ensemble.",
 )
 
+REMOTE_REPORT_UNUSABLE = Finding(
+    code="Z2K-5012",
+    says="The segments in tiered storage cannot be compared with {file}: {reason}.",
+    means="Nothing was compared, so it is not known whether every segment is still there. The file is unchanged.",
+    remedy="Name a file that `zk2kraft log tiered --json` printed, and later copies of the same partitions of "
+    "__remote_log_metadata, from a broker that is in sync with them.",
+)
+
 AUDIT_ROWS_LOST = Finding(
     code="Z2K-2201",
     says="The audit lost rows: to {step}, it expected {expected} and has {found}.",

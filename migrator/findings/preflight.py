@@ -179,6 +179,25 @@ APPLIED_UNKNOWN = Finding(
     "and then waive Z2K-1060 for this broker in the inventory, with a reason.",
 )
 
+BROKER_WITHOUT_TIERS = Finding(
+    code="Z2K-1062",
+    says="{count} topics are tiered, the first is {first}, and broker {broker} runs without "
+    "remote.log.storage.system.enable=true.",
+    means="A broker without remote storage ends at its start while a topic is tiered. This one was started before. A "
+    "migration restarts every broker at least once.",
+    remedy="Give its file the remote.* settings of the other brokers, and restart it before the migration does. It has "
+    "to be in sync again before the next step.",
+)
+
+TIERS_REFUSED = Finding(
+    code="Z2K-1063",
+    says="{count} tiered topics, the first is {first}, do not go with what they inherit from {file}: {reason}.",
+    means="In dual-write and later, controllers check a topic's retention against the defaults of their own files. "
+    "They would refuse every change of the configuration of such a topic. Nothing that is stored is lost.",
+    remedy="Give every controller's file the log.retention.* and log.local.retention.* lines of the brokers, and "
+    "restart the controllers one by one. Or set the total retention on the topic itself.",
+)
+
 ONE_REPLICA = Finding(
     code="Z2K-1061",
     says="{count} partitions have one replica, such as {first}; by broker: {brokers}.",

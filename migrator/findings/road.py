@@ -68,6 +68,16 @@ LEVEL_NOT_KNOWN = Finding(
     remedy="Name one of these levels. `zk2kraft features` without --to lists what the nodes support.",
 )
 
+CONTROLLER_WITHOUT_TIERS = Finding(
+    code="Z2K-4223",
+    says="{path} of controller {node} does not set remote.log.storage.system.enable=true, and the files of brokers "
+    "{brokers} do.",
+    means="While such a controller leads, ours or stock, no tiered topic can be created, and the configuration of none "
+    "can be changed (INVALID_CONFIG). Nothing that is stored is lost. No node is stopped for the migration.",
+    remedy="Set remote.log.storage.system.enable=true in this file, or restore the file if the line was taken out. "
+    "Before stock controllers, also restart the controller, which reads its file only at its start.",
+)
+
 LOG_NOT_OBSERVED = Finding(
     code="Z2K-4208",
     says="The metadata log is not observed: {reason}.",

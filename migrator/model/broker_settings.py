@@ -40,7 +40,7 @@ class ControllerFileSettings:
     file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
     authorizer, token_key: whether there is one.
     set_acl: whether what they make in ZooKeeper has access lists.
-    remote_storage: whether they take tiered topics.
+    remote_storage: whether they take tiered topics. topic_defaults: what their topics inherit from the file, `log.*`.
     level: metadata.version of the quorum.
     """
 
@@ -51,6 +51,7 @@ class ControllerFileSettings:
     set_acl: bool | None = False
     remote_storage: bool | None = False
     level: int | None = levels.LATEST
+    topic_defaults: Mapping[str, str] | None = None
 
 
 NOT_KNOWN: Final = ControllerFileSettings(

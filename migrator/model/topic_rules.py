@@ -16,6 +16,8 @@ from migrator.model.topic_configs import TOPIC_CONFIGS, Inherited, effective, pa
 
 REMOTE_SYSTEM: Final = "remote.log.storage.system.enable"
 NOTHING: Final = Inherited()
+TOTAL_UNKNOWN: Final = Inherited(static={"log.retention.ms": "-1"})
+"""Where brokers' files are not known, a local retention is not held against a total one that the topic inherits."""
 INHERITED: Final = -2
 """A local retention of -2 is the total one."""
 _NEEDED: Final = (

@@ -9,11 +9,17 @@ Errors: Z2K-3001 and TornBatchError as in `batch_header`; compressed batches are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from migrator.findings.finding import FindingError
 from migrator.wire.batch_header import HEADER_BYTES, BatchHeader, Bytes, checked_records, refuse_batch
 from migrator.wire.primitives import decode_varint, decode_varlong
+
+BARE: Final = b"\0\0\0\1"
+"""No attributes, both deltas 0, no key."""
+NO_HEADERS: Final = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +53,34 @@ def loose_records(records: bytes, count: int) -> list[LooseRecord]:
     return found
 
 
+def loose_values(records: bytes, count: int) -> Iterator[bytes | None]:
+    """Their values alone, as `loose_records` reads them."""
+    position = 0
+    for _ in range(count):
+        value, position = _value_at(records, position)
+        yield value
+    if position != len(records):
+        refuse_batch(position, f"{len(records) - position} bytes are left behind its records")
+
+
 def in_batch(error: FindingError, batch_position: int) -> FindingError:
     """An error among the records of a batch, with its place counted from the start of the buffer."""
     values = error.occurrence.values
     return error.occurrence.finding.error(
         what=values["what"], position=batch_position + HEADER_BYTES + values["position"], reason=values["reason"]
     )
+
+
+def _value_at(records: bytes, position: int) -> tuple[bytes | None, int]:
+    """As `_record_at`, with a short way for a record that has nothing but a value, such as the only one of a batch."""
+    length, begins = decode_varint(records, position)
+    if records.startswith(BARE, begins):
+        end = begins + length
+        size, at = decode_varint(records, begins + len(BARE))
+        if size >= 0 and at + size + 1 == end and records[end - 1 : end] == NO_HEADERS:
+            return records[at : end - 1], end
+    record, position = _record_at(records, position)
+    return record.value, position
 
 
 def _record_at(records: bytes, position: int) -> tuple[LooseRecord, int]:

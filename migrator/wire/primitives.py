@@ -34,6 +34,8 @@ def encode_uvarint(value: int) -> bytes:
 
 def decode_uvarint(buffer: bytes, position: int) -> tuple[int, int]:
     """Read a number of at most 32 bits; a longer way to write a small number is read as that number."""
+    if position < len(buffer) and (group := buffer[position]) < 0x80:
+        return group, position + 1
     return _decode_groups(buffer, position, bytes_max=UVARINT_BYTES_MAX, bits=32)
 
 
@@ -44,6 +46,8 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(buffer: bytes, position: int) -> tuple[int, int]:
+    if position < len(buffer) and (folded := buffer[position]) < 0x80:  # one group, as in most places
+        return folded >> 1 ^ -(folded & 1), position + 1
     folded, position = _decode_groups(buffer, position, bytes_max=UVARINT_BYTES_MAX, bits=32)
     return folded >> 1 ^ -(folded & 1), position
 
@@ -55,6 +59,8 @@ def encode_varlong(value: int) -> bytes:
 
 
 def decode_varlong(buffer: bytes, position: int) -> tuple[int, int]:
+    if position < len(buffer) and (folded := buffer[position]) < 0x80:
+        return folded >> 1 ^ -(folded & 1), position + 1
     folded, position = _decode_groups(buffer, position, bytes_max=VARLONG_BYTES_MAX, bits=64)
     return folded >> 1 ^ -(folded & 1), position
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.driver.checks.restarts import Applied, file_changes
+from migrator.driver.checks.restarts import Applied, file_changes, is_true
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import FindingError, Occurrence, Severity
 from migrator.findings.fleet import (
@@ -33,7 +33,7 @@ from migrator.findings.fleet import (
     WAIVER_ENDED,
 )
 from migrator.findings.preflight import APPLIED_UNKNOWN, BROKER_SETTING_FORBIDS
-from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
+from migrator.findings.road import CONTROLLER_WITHOUT_TIERS, FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import checksum_of, predecessor_path
 from migrator.fleet.guard import Proof, guard_proof
@@ -46,6 +46,7 @@ from migrator.fleet.takeover_settings import forbidding_findings
 from migrator.model.at_a_stop import KAFKA_MIN_ISR, MIN_ISR, whole_number
 from migrator.model.broker_settings import NOT_KNOWN, ControllerFileSettings
 from migrator.model.connect_string import chroot_of
+from migrator.model.topic_rules import REMOTE_SYSTEM
 from migrator.node.config.properties import controller_settings, read_config
 from migrator.node.tools.restarts import read_restarts
 from state_machine.clusters.observe import first_config
@@ -153,6 +154,8 @@ def _compared(
     differing = list[DifferingFiles]()
     min_isr = dict(before.min_isr)
     flags: dict[bool, list[int]] = {True: [], False: []}
+    with_tiers, without_tiers = list[int](), list[AboutNode]()
+    lacked = {each.node for each in before.without_tiers}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
     for node in fleet.nodes:
         content, waits = answers[node.name].content, said[node.name].unanswered_s
@@ -166,17 +169,23 @@ def _compared(
             _note_min_isr(min_isr, node, content)
         if being_written(snapshot, node):
             continue
+        written, unreadable = _parsed(content, node)
+        keys = written.values
+        tiers = is_true(keys.get(REMOTE_SYSTEM))
         rendered = expected(snapshot, node)
         if rendered is None:
             baseline.setdefault(node.name, found)
+            if node.role == CONTROLLERS and tiers and node.id in lacked and before.with_tiers:
+                baseline[node.name] = found  # what Z2K-4223 asks for is no drift
         if found != (rendered or baseline[node.name]):
             drifted.append(AboutNode(node.role, node.id, node.path))
-        try:
-            written = parse_properties(content, node.path)
-        except FindingError as error:
-            drifted.append(AboutNode(node.role, node.id, error.occurrence.text))
+        if unreadable is not None:
+            drifted.append(AboutNode(node.role, node.id, unreadable))
             continue
-        keys = written.values
+        if node.role == BROKERS:
+            with_tiers += [node.id] if tiers else []
+        elif not tiers:
+            without_tiers.append(AboutNode(node.role, node.id, node.path))
         against = contradiction_of(snapshot, node, keys, stopped=answers[node.name].is_stopped)
         contradicting += [] if against is None else [against]
         against_ours = differing_files(snapshot, node, written)
@@ -213,8 +222,18 @@ def _compared(
         unanswered={name: round(each.unanswered_s) for name, each in said.items() if each.unanswered_s},
         named=tuple(each.id for each in fleet.of(BROKERS)),
         differing=tuple(differing),
+        with_tiers=tuple(with_tiers),
+        without_tiers=tuple(without_tiers),
         min_isr=tuple((each.id, min_isr[each.id]) for each in fleet.of(BROKERS) if each.id in min_isr),
     )
+
+
+def _parsed(content: bytes, node: FleetNode) -> tuple[Document, str | None]:
+    """The document; or an empty one, and why the file cannot be understood."""
+    try:
+        return parse_properties(content, node.path), None
+    except FindingError as error:
+        return Document(node.path, ()), error.occurrence.text
 
 
 def _note_min_isr(known: dict[int, int], node: FleetNode, content: bytes) -> None:
@@ -331,6 +350,12 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         found.append(HOSTS_TOO_SLOW.found(seconds=f"{files.round_s:.0f}", limit=f"{files.limit_s:g}"))
     found += _ended(f"{snapshot.migration.name}.yaml", files)
     found += [CONTROLLER_FILES_DIFFER.found(**each.values) for each in files.differing]
+    if files.with_tiers:
+        brokers = list(files.with_tiers)
+        found += [
+            CONTROLLER_WITHOUT_TIERS.found(node=each.node, path=each.said, brokers=brokers)
+            for each in files.without_tiers
+        ]
     if PHASES[snapshot.phase].may_have_stock:
         stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}

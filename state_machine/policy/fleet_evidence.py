@@ -99,6 +99,7 @@ class FilesObserved:
     that the takeover gate would refuse or that keeps their migration file from being written, in words;
     forbidden_codes: of these findings. age_s: of the oldest answer, which is that of `oldest`.
     limit_s: age from which an answer counts no more. differing: controllers whose two files differ, each in words.
+    with_tiers: brokers whose file switches remote storage on; without_tiers: controllers whose file does not.
     """
 
     age_s: float
@@ -112,6 +113,8 @@ class FilesObserved:
     oldest: str = ""
     limit_s: float = FLOOR_S
     differing: tuple[tuple[int, str], ...] = ()
+    with_tiers: tuple[int, ...] = ()
+    without_tiers: tuple[AboutNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from state_machine.policy.conditions import (
     zookeeper_follows,
 )
 from state_machine.policy.fleet_evidence import Roll
+from state_machine.policy.fleet_names import controllers_take_tiers
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.later import no_later_kafka
 
@@ -81,6 +82,10 @@ _GUARDS: Final = _need(lambda evidence: guards_are_proven(fleet_evidence_of(evid
 _KRAFT: Final = _need(lambda evidence: (every_registration_is_kraft(fleet_evidence_of(evidence)),))
 _PRESENT: Final = _need(lambda evidence: (every_broker_is_present(evidence),))
 _FILES: Final = _need(lambda evidence: (no_file_forbids_the_takeover(fleet_evidence_of(evidence)),))
+_TIERS: Final = _need(
+    lambda evidence: controllers_take_tiers(fleet_evidence_of(evidence)),
+    {When.WHOLE: "it is about files that were read before, and not about the node"},
+)
 _ELECTED: Final = _need(
     lambda evidence: (a_broker_is_controller(evidence),),
     {When.WHOLE: "the takeover may have begun as soon as the last broker was there"},
@@ -92,14 +97,14 @@ _SNAPSHOTS: Final = _need(
 
 _UNDER_STOCK: Final = (
     *(_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY),
-    *(_ANSWERS, _CLAIM, _FOLLOWS, _VOTERS, _GUARDS),
+    *(_ANSWERS, _CLAIM, _FOLLOWS, _VOTERS, _GUARDS, _TIERS),
 )
 LISTS: Final[Mapping[Roll, tuple[Need, ...]]] = {
-    Roll.JOIN: (_LATER, _LOG, _PRESENT, _ELECTED, _REPLICAS, _FILES, _RESTARTS, _SETTLED, _CANARY),
-    Roll.KRAFT: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _FOLLOWS, _RESTARTS),
+    Roll.JOIN: (_LATER, _LOG, _PRESENT, _ELECTED, _REPLICAS, _FILES, _TIERS, _RESTARTS, _SETTLED, _CANARY),
+    Roll.KRAFT: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _FOLLOWS, _TIERS, _RESTARTS),
     Roll.STOCK: _UNDER_STOCK,
     Roll.SOAK: (*_UNDER_STOCK, _SNAPSHOTS),
-    Roll.FINAL: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _KRAFT, _VOTERS),
+    Roll.FINAL: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _KRAFT, _VOTERS, _TIERS),
 }
 """Steps forward. Their gates: BROKERS_JOINING, ROLLING_BROKERS, REPLACING_CONTROLLERS, SOAK, FINALIZING."""
 

@@ -90,7 +90,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     read_at: wall time as of which each node's answer holds. unanswered: seconds, of hosts that do not answer now.
     round_s: how long this reading took. limit_s: age from which it counts no more (policy/freshness.py). named: brokers
     of the inventory file; None where an earlier release wrote this. differing: controllers. min_isr: by broker,
-    `min.insync.replicas` of its file as it was read last; brokers whose file was never read are not named.
+    `min.insync.replicas` of its file as it was read last; brokers whose file was never read are not named. with_tiers:
+    brokers whose file switches remote storage on; without_tiers: controllers whose file does not.
     """
 
     at: float
@@ -119,6 +120,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     named: tuple[int, ...] | None = None
     differing: tuple[DifferingFiles, ...] = ()
     min_isr: tuple[tuple[int, int], ...] = ()
+    with_tiers: tuple[int, ...] = ()
+    without_tiers: tuple[AboutNode, ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):

@@ -30,7 +30,6 @@ from typing import Any, Final
 from api.commands.audits import audit
 from migrator.audit.spark.kept_session import KeptSession
 from migrator.lab.cluster import LabCluster
-from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from tests.adversarial.kept import PASSED, outcome_of
@@ -74,8 +73,7 @@ class Changes(Story):
 class SecuredStage(RoadStage):
     """Whose cluster has ACLs."""
 
-    def start_cluster(self) -> list[OurController]:
-        return start_ready_to_migrate(self.cluster, 3, {**CONTROLLER_SETTINGS, **CONTROLLERS})
+    controller_settings = {**CONTROLLER_SETTINGS, **CONTROLLERS}
 
 
 @dataclass

@@ -40,6 +40,7 @@ from tests.adversarial.stories_forward import (
     zookeeper_and_controllers_dead,
 )
 from tests.adversarial.stories_later import later_kafka_in_dual_write, later_kafka_in_soak
+from tests.adversarial.stories_tiered import tiered, tiered_back
 from tests.adversarial.stories_versions import (
     brokers_of_3_6,
     upgraded_in_dual_write,
@@ -74,6 +75,8 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         upgraded_in_dual_write,
         upgraded_in_the_roll,
         brokers_of_3_6,
+        tiered,
+        tiered_back,
     )
 }
 

@@ -67,6 +67,9 @@ class RoadStage:
 
     fleet_of: type[LabFleet] = LabFleet
     """Who carries the service's acts out."""
+    topic_config: Mapping[str, str] = {"min.insync.replicas": "2"}
+    """Of the topics that the traffic writes to."""
+    controller_settings: Mapping[str, Value] = CONTROLLER_SETTINGS
 
     def __init__(
         self,
@@ -198,14 +201,16 @@ class RoadStage:
         if self._traffic_began:
             return
         self._traffic_began = True
-        self.cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
+        self.cluster.create_topics(TOPICS, config=self.topic_config)
         self.before_traffic()
         self.traffic.start(TOPICS)
         self.traffic.wait_flowing()
 
     def start_cluster(self) -> list[OurController]:
         """Brokers that run, and controllers for them that are not formatted yet."""
-        return self.start_to_join() if self.joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
+        if self.joins:
+            return self.start_to_join()
+        return start_ready_to_migrate(self.cluster, 3, self.controller_settings)
 
     def before_traffic(self) -> None:
         """What its clients need, once the topics are there."""
@@ -220,17 +225,24 @@ class RoadStage:
 
     def with_first_joined(self) -> list[OurController]:
         """Controllers, not started; the settings of the first broker are the operator's work."""
-        ours = our_quorum(self.cluster, 3, CONTROLLER_SETTINGS)
+        ours = our_quorum(self.cluster, 3, self.controller_settings)
         first = self.cluster.brokers[0]
         first.restart_as(first.spec.as_migrating(ours[0].spec.voters))
         return ours
 
     def to_the_end(self) -> dict[str, Any]:
         """Through every gate; a service that was killed is started again. Returns the last view."""
+        self.to_soak()
+        return self.to_completed()
+
+    def to_soak(self) -> None:
         self.advance("ROLLING_BROKERS")
         self.advance("REPLACING_CONTROLLERS")
         self._wait_phase("SOAK")
         self._meet("SOAK", "after")
+
+    def to_completed(self) -> dict[str, Any]:
+        """From SOAK on. Returns the last view."""
         self.advance("FINALIZING")
         self.wait_view(lambda view: None if view["phase"] == "COMPLETED" else self._why_not_completed(view))
         self._meet("COMPLETED", "after")

@@ -6,7 +6,7 @@ import base64
 import re
 from pathlib import Path
 
-from migrator.audit.tiered.segments import read_remote_log
+from migrator.audit.tiered.reader import read_remote_log
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.wire.messages.remote_log import RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord
 

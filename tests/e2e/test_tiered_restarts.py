@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.driver.checks.restarts import configs_of, restart_findings, tiered_topics
@@ -26,7 +24,6 @@ from migrator.lab.ours import PROGRAM, OurController, our_quorum
 from migrator.lab.servers.artifacts import Artifacts, with_remote_store
 from migrator.lab.servers.broker import BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
-from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import elect_preferred_leaders, reassign
 from migrator.lab.servers.waiting import wait_until
 from migrator.node.brokers.applied import ask_now, registered
@@ -35,42 +32,21 @@ from migrator.zk.multi import Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.road_stage import CONTROLLER_SETTINGS, NAME, RoadStage
 from tests.e2e.support import wait_for
+from tests.e2e.tiered_stage import (
+    COPIED_S,
+    PARTITIONS,
+    RECORDS,
+    SYSTEM,
+    TOPIC,
+    fill_history,
+    records_from_0,
+    segments,
+    tiered_settings,
+)
 
 pytestmark = pytest.mark.lab
 
-TOPIC: Final = "history"
-RECORDS: Final = 300
-PARTITIONS: Final = 2
-SYSTEM: Final = "remote.log.storage.system.enable"
-TIERED_TOPIC: Final[Mapping[str, str]] = {
-    "remote.storage.enable": "true",
-    "segment.bytes": "20000",
-    "local.retention.bytes": "1",
-    "retention.bytes": "-1",
-    "file.delete.delay.ms": "1000",
-}
-COPIED_S: Final = 90.0
 UNMEANT: Final = "no change waits for a restart of a broker"
-
-
-def tiered_settings(store: Path) -> dict[str, Value]:
-    """Of brokers whose remote store is a directory of this machine. Who leads is who led, until a test restarts it: an
-    automatic election, 5 s after another controller, once made the replica lead that begins later.
-    """
-    return {
-        "auto.leader.rebalance.enable": False,
-        "log.retention.check.interval.ms": 1000,
-        "log.initial.task.delay.ms": 500,
-        SYSTEM: True,
-        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-        "remote.log.storage.manager.impl.prefix": "rsm.config.",
-        "rsm.config.dir": str(store),
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-        "remote.log.metadata.manager.impl.prefix": "rlmm.config.",
-        "rlmm.config.remote.log.metadata.topic.num.partitions": 3,
-        "rlmm.config.remote.log.metadata.topic.replication.factor": 2,
-        "remote.log.manager.task.interval.ms": 500,
-    }
 
 
 @pytest.fixture
@@ -87,60 +63,8 @@ def cluster(laboratory: Laboratory) -> LabCluster:
     store = laboratory.directory / "remote"
     made = LabCluster(laboratory, brokers=2, extra=tiered_settings(store))
     made.start()
-    made.create_topics([TOPIC], partitions=PARTITIONS, config=TIERED_TOPIC)
-    producer = Producer({"bootstrap.servers": made.bootstrap_servers, "batch.num.messages": 5, "acks": "all"})
-    for number in range(RECORDS):
-        producer.produce(TOPIC, number.to_bytes(4, "big") * 250, partition=number % PARTITIONS)
-        if number % 20 == 19:
-            producer.flush()
-    assert producer.flush(60) == 0
-    wait_for(lambda: None if len(segments(store)) >= RECORDS // 25 else "too few segments", "the copy", COPIED_S)
-    wait_for(lambda: why_local(made), "the end of local segments", COPIED_S)
+    fill_history(made, store)
     return made
-
-
-def segments(store: Path) -> set[str]:
-    """Files of the remote store with records of the topic."""
-    return {each.name for each in store.rglob(f"{TOPIC}-*/*.log")}
-
-
-def why_local(cluster: LabCluster) -> str | None:
-    """Why the local logs still have all records; None once only the remote store has the first ones."""
-    for broker in cluster.brokers:
-        places = [broker.directory / "data-0" / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
-        if any((place / f"{0:020}.log").exists() for place in places):
-            return f"{broker.name} has the first segment"
-    return None
-
-
-def records_from_0(cluster: LabCluster) -> list[int]:
-    """All records, read from offset 0 on by a consumer that takes no other beginning."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": f"reader-{time.monotonic_ns()}",
-            "auto.offset.reset": "error",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-    found: list[int] = []
-    ends = time.monotonic() + 90
-    try:
-        while len(found) < RECORDS and time.monotonic() < ends:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None:
-                assert error.code() != KafkaError._AUTO_OFFSET_RESET, error
-                continue
-            value = message.value()
-            assert isinstance(value, bytes)
-            found.append(int.from_bytes(value[:4], "big"))
-    finally:
-        consumer.close()
-    return sorted(found)
 
 
 def condition(stage: RoadStage) -> dict[str, Any]:

@@ -84,6 +84,7 @@ MODULE_EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
                 "fleet",
                 "laboratory",
                 "service",
+                "tiered",
             )
         ),
         "the commands alone put everything together",

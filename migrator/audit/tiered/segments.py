@@ -1,8 +1,10 @@
 """Segments in tiered storage, as `__remote_log_metadata` tells them: each one's state, and what does not fit together.
 
 In:   directories of partitions of that topic, copied from a broker's disk; which topic has which id, where it is known.
-Out:  for each partition of each topic id: how many segments in which state, what waits to be cleaned up, and problems.
-Elsewhere: the records (wire/messages/remote_log.py), the command that shows it (`zk2kraft log tiered`).
+Out:  for each partition of each topic id: its segments, how many in which state, what waits to be cleaned up, and
+      problems.
+Elsewhere: reading (reader.py), the records (wire/messages/remote_log.py), ids of topics (topic_ids.py), what became of
+a report's segments later (against.py), the command that shows it (`zk2kraft log tiered`).
 Rules: all records of one topic-id-partition lie in one partition of the topic, in order. A state that cannot follow is
 a problem, and so are offsets that no finished segment has between two that have, and two that tell other histories of
 one offset. Overlaps of one history are legal: a new leader copies what a dead one had begun.
@@ -11,8 +13,6 @@ Source: KIP-405 (R-405-01, 02, 03, 04, 06); Kafka 3.9 `RemoteLogSegmentState.isV
 
 from __future__ import annotations
 
-import base64
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,6 @@ from typing import Final
 
 import msgspec
 
-from migrator.audit.log_plan import batch_headers
 from migrator.audit.tiered.lineage import (
     Copied,
     EpochRange,
@@ -32,23 +31,20 @@ from migrator.audit.tiered.lineage import (
     not_covered,
     read_lineages,
 )
-from migrator.audit.zk_source import topic_names, topic_reads
+from migrator.audit.tiered.reader import TOPIC, RemoteLogReader, metadata_partitions
+from migrator.audit.tiered.topic_ids import Sides, names_of, side_problems
 from migrator.findings.audit import AUDIT_CANNOT_READ
-from migrator.findings.finding import FindingError, words_of
-from migrator.wire.batch_header import TornBatchError
-from migrator.wire.loose_batch import read_loose_batch
 from migrator.wire.messages.remote_log import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
     RemoteRecord,
     RemoteSegmentState,
-    decode_remote_record,
+    RemoteTopicPartition,
 )
-from migrator.zk.pipeline import CONSIDERATE
-from migrator.zk.session import ZkSession
+from migrator.wire.primitives import uuid_text
 
-TOPIC: Final = "__remote_log_metadata"
+NOT_ASKED: Final[Sides] = MappingProxyType({})
 
 STARTED, FINISHED = RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED
 DELETING, DELETED = RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED
@@ -69,29 +65,44 @@ WAITS: Final = {
 
 @dataclass(slots=True)
 class _Segment:
-    said: RemoteLogSegmentMetadataRecord
+    """What is kept of it: there may be millions."""
+
+    id: bytes
+    offsets: tuple[int, int]
+    epochs: tuple[tuple[int, int], ...]
+    bytes: int
+    broker: int
     state: RemoteSegmentState
     since_ms: int
     was_finished: bool = False
 
     @property
-    def offsets(self) -> tuple[int, int]:
-        return self.said.start_offset, self.said.end_offset
-
-    @property
     def parts(self) -> list[EpochRange]:
         """Its offsets by leader epoch."""
-        epochs = list(self.said.segment_leader_epochs)
-        ends = [each.offset for each in epochs[1:]] + [self.said.end_offset + 1]
-        return [EpochRange(each.leader_epoch, each.offset, end) for each, end in zip(epochs, ends, strict=True)]
+        ends = [offset for _, offset in self.epochs[1:]] + [self.offsets[1] + 1]
+        return [EpochRange(epoch, start, end) for (epoch, start), end in zip(self.epochs, ends, strict=True)]
+
+    def as_told(self) -> RemoteSegment:
+        return RemoteSegment(uuid_text(self.id), self.state.name, *self.offsets, self.epochs, self.bytes)
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the leader that wrote this offset, by the segment; -1 where it does not say."""
         found = -1
-        for each in self.said.segment_leader_epochs:
-            if each.offset <= offset:
-                found = each.leader_epoch
+        for epoch, start in self.epochs:
+            if start <= offset:
+                found = epoch
         return found
+
+
+class RemoteSegment(msgspec.Struct, frozen=True, gc=False):
+    """One copy of a segment. segment: its id. state: Kafka's name. epochs: each leader epoch with its first offset."""
+
+    segment: str
+    state: str
+    start: int
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+    bytes: int
 
 
 class UncleanedSegment(msgspec.Struct, frozen=True):
@@ -112,6 +123,7 @@ class RemotePartition(msgspec.Struct, frozen=True):
     states: how many segments, by Kafka's name. first, last: offsets of finished segments; -1 without any.
     copied, copied_epoch: where a new leader finds that copying stands; -1 without a broker's directory, or nothing is
     copied.
+    known: whether a side knows the topic id; None: nobody was asked.
     waiting: what was begun and did not end. overlaps: pairs that are legal. problems: what does not fit, in words.
     """
 
@@ -124,14 +136,20 @@ class RemotePartition(msgspec.Struct, frozen=True):
     waiting: list[UncleanedSegment]
     overlaps: int
     problems: list[str]
+    segments: list[RemoteSegment]
+    known: bool | None = None
     copied: int = -1
     copied_epoch: int = -1
 
 
 class RemoteReport(msgspec.Struct, frozen=True):
-    """records: of the topic. deleting: partitions of ids that no topic has, whose segments are not all deleted."""
+    """records: of the topic. read: of each of its partitions that was read, the offset behind the last record.
+
+    deleting: partitions of ids that no topic has, whose segments are not all deleted.
+    """
 
     records: int
+    read: dict[int, int]
     partitions: list[RemotePartition]
     deleting: list[str]
 
@@ -142,69 +160,31 @@ class RemoteReport(msgspec.Struct, frozen=True):
 
 
 def check_remote_segments(
-    directories: Iterable[Path], topics: Mapping[str, str] | None = None, broker: Path | None = None
+    directories: Iterable[Path], sides: Sides = NOT_ASKED, broker: Path | None = None
 ) -> RemoteReport:
-    """directories: of partitions, or that hold some. topics: names by id; None: not known. broker: a copy of a log
-    directory, whose leader epochs are compared (lineage.py). Raises Z2K-5001.
+    """directories: of partitions, or that hold some. sides: the cluster's topic ids, where they are known. broker: a
+    copy of a log directory, whose leader epochs are compared (lineage.py). Raises Z2K-5001.
     """
     fold = _Fold({} if broker is None else read_lineages(broker))
-    for directory in _partitions(list(directories)):
-        for record in read_remote_log(directory):
+    read = {}
+    for number, directory in metadata_partitions(directories).items():
+        reader = RemoteLogReader(directory)
+        for record in reader.records():
             fold.take(record)
-    partitions = [fold.partition(each, topics) for each in sorted(fold.segments)]
+        read[number] = reader.end
+    ordered = sorted(fold.segments, key=lambda key: (key[0], uuid_text(key[1]), key[2]))
+    partitions = [fold.partition(each, sides) for each in ordered]
     deleting = [
         f"{each.topic}-{each.partition} (id {each.topic_id})"
         for each in partitions
-        if topics is not None and each.topic_id not in topics and set(each.states) - {DELETED.name}
+        if each.known is False and set(each.states) - {DELETED.name}
     ]
-    return RemoteReport(fold.records, partitions, deleting)
+    return RemoteReport(fold.records, read, partitions, deleting)
 
 
-def topics_by_id(zookeeper: str) -> dict[str, str]:
-    """Names of a cluster's topics by their ids, as ZooKeeper has them. A topic without an id is left out.
-
-    Raises Z2K-5001 for a topic that cannot be read: its segments would look like those of a deleted one.
-    """
-    with ZkSession(zookeeper) as session:
-        rows = [each.topic for each in topic_reads(session, topic_names(session), CONSIDERATE)]
-    for each in rows:
-        if each.problem:
-            raise AUDIT_CANNOT_READ.error(what=f"topic {each.key}", reason=each.problem)
-    return {str(each.facts["id"]): each.key for each in rows if each.facts is not None and each.facts["id"]}
-
-
-def _partitions(directories: list[Path]) -> list[Path]:
-    found = []
-    for each in directories:
-        below = sorted(each.glob(f"{TOPIC}-*")) if not each.name.startswith(f"{TOPIC}-") else [each]
-        if not below:
-            raise AUDIT_CANNOT_READ.error(what=str(each), reason=f"there is no directory {TOPIC}-N in it")
-        found += below
-    return found
-
-
-def read_remote_log(directory: Path) -> Iterator[RemoteRecord]:
-    """The records of one partition of the topic, in order. A torn batch at the very end is a writer at work."""
-    segments = sorted(each for each in directory.glob("*.log") if each.stem.isdecimal())
-    if not segments:
-        raise AUDIT_CANNOT_READ.error(what=str(directory), reason="there is no segment in it")
-    for path in segments:
-        try:
-            yield from _records(path)
-        except TornBatchError as error:
-            if path != segments[-1]:
-                raise AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error)) from error
-        except (OSError, FindingError) as error:
-            raise AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error)) from error
-
-
-def _records(path: Path) -> Iterator[RemoteRecord]:
-    """Batch by batch: a segment may be as large as the broker's `log.segment.bytes`."""
-    with open(path, "rb", buffering=0) as file:
-        for position, header in batch_headers(path):
-            _, records = read_loose_batch(os.pread(file.fileno(), header.size, position))
-            if not header.is_control:
-                yield from (decode_remote_record(each.value) for each in records if each.value is not None)
+STATES: Final[Mapping[int, RemoteSegmentState]] = {int(each): each for each in RemoteSegmentState}
+_Key = tuple[str, bytes, int]
+"""Name and id of a topic, partition."""
 
 
 class _Fold:
@@ -213,43 +193,40 @@ class _Fold:
     def __init__(self, lineages: Mapping[tuple[str, int], Lineage] = MappingProxyType({})) -> None:
         self.records = 0
         self._lineages = lineages
-        self.segments: defaultdict[tuple[str, str, int], dict[bytes, _Segment]] = defaultdict(dict)
-        self._problems: defaultdict[tuple[str, str, int], list[str]] = defaultdict(list)
+        self.segments: defaultdict[_Key, dict[bytes, _Segment]] = defaultdict(dict)
+        self._problems: defaultdict[_Key, list[str]] = defaultdict(list)
 
     def take(self, record: RemoteRecord) -> None:
         self.records += 1
         match record:
             case RemoteLogSegmentMetadataRecord() | RemoteLogSegmentMetadataUpdateRecord():
-                place = record.segment.topic_id_partition
-                self._state(record, (place.name, _text(place.id), place.partition))
+                self._state(record, _key(record.segment.topic_id_partition))
             case RemotePartitionDeleteMetadataRecord():
-                place = record.topic_id_partition
-                self.segments.setdefault((place.name, _text(place.id), place.partition), {})
+                self.segments.setdefault(_key(record.topic_id_partition), {})
             case _:
                 raise AUDIT_CANNOT_READ.error(what=TOPIC, reason="it holds a record of a broker's own snapshot")
 
-    def _state(
-        self, record: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord, key: tuple[str, str, int]
-    ) -> None:
-        segments, name = self.segments[key], _text(record.segment.id)
-        known = segments.get(record.segment.id)
-        if record.state not in set(RemoteSegmentState):
-            self._problems[key].append(f"segment {name} has state {record.state}, which Kafka does not have")
+    def _state(self, record: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord, key: _Key) -> None:
+        segments, name = self.segments[key], record.segment.id
+        known, state = segments.get(name), STATES.get(record.state)
+        if state is None:
+            said = f"segment {uuid_text(name)} has state {record.state}, which Kafka does not have"
+            self._problems[key].append(said)
             return
-        state = RemoteSegmentState(record.state)
         before = None if known is None else known.state
         if state not in FOLLOWS[before]:
             came = "nothing" if before is None else before.name
-            self._problems[key].append(f"segment {name}: {state.name} follows {came}")
+            self._problems[key].append(f"segment {uuid_text(name)}: {state.name} follows {came}")
         if isinstance(record, RemoteLogSegmentMetadataRecord):
-            segments[record.segment.id] = _Segment(record, state, record.event_timestamp_ms)
+            segments[name] = _begun(record, state)
         elif known is not None:
             known.state, known.since_ms = state, record.event_timestamp_ms
             known.was_finished |= state is FINISHED
 
-    def partition(self, key: tuple[str, str, int], topics: Mapping[str, str] | None) -> RemotePartition:
-        name, topic_id, number = key
-        segments = list(self.segments[key].values())
+    def partition(self, key: _Key, sides: Sides) -> RemotePartition:
+        """What its segments add up to; once, since nobody needs them in two forms."""
+        name, topic_id, number = key[0], uuid_text(key[1]), key[2]
+        segments = list(self.segments.pop(key).values())
         there = sorted((each for each in segments if each.state is not DELETED), key=lambda each: each.offsets)
         finished = [each for each in there if each.state is FINISHED]
         overlapping = list(_overlapping(there))
@@ -258,9 +235,7 @@ class _Fold:
         problems = [*self._problems[key], *gaps]
         copied = None if lineage is None else _copied(lineage, segments)
         conflicts = [text for one, other in overlapping if (text := _conflict(one, other)) is not None]
-        called = None if topics is None else topics.get(topic_id)
-        if called is not None and called != name:
-            problems.append(f"the cluster calls topic id {topic_id} {called}")
+        problems += side_problems(sides, name, topic_id)
         return RemotePartition(
             topic=name,
             topic_id=topic_id,
@@ -271,9 +246,27 @@ class _Fold:
             waiting=[_waiting(each, why) for each in there if (why := _why_it_waits(each, lineage)) is not None],
             overlaps=len(overlapping) - len(conflicts),
             problems=[*problems, *conflicts],
+            segments=[each.as_told() for each in sorted(segments, key=lambda each: each.offsets)],
+            known=bool(names_of(sides, topic_id)) if sides else None,
             copied=-1 if copied is None else copied.offset,
             copied_epoch=-1 if copied is None else copied.epoch,
         )
+
+
+def _key(place: RemoteTopicPartition) -> _Key:
+    return place.name, place.id, place.partition
+
+
+def _begun(record: RemoteLogSegmentMetadataRecord, state: RemoteSegmentState) -> _Segment:
+    return _Segment(
+        record.segment.id,
+        (record.start_offset, record.end_offset),
+        tuple((each.leader_epoch, each.offset) for each in record.segment_leader_epochs),
+        record.segment_size_in_bytes,
+        record.broker_id,
+        state,
+        record.event_timestamp_ms,
+    )
 
 
 def _overlapping(segments: list[_Segment]) -> Iterator[tuple[_Segment, _Segment]]:
@@ -303,14 +296,8 @@ def _copied(lineage: Lineage, segments: list[_Segment]) -> Copied | None:
 
 
 def _waiting(segment: _Segment, why: str) -> UncleanedSegment:
-    said = segment.said
     return UncleanedSegment(
-        _text(said.segment.id),
-        why,
-        segment.since_ms,
-        said.segment_size_in_bytes,
-        said.broker_id,
-        *segment.offsets,
+        uuid_text(segment.id), why, segment.since_ms, segment.bytes, segment.broker, *segment.offsets
     )
 
 
@@ -328,13 +315,9 @@ def _conflict(one: _Segment, other: _Segment) -> str | None:
     if one.state is not FINISHED or other.state is not FINISHED:
         return None
     first, last = other.offsets[0], min(one.offsets[1], other.offsets[1])
-    begins = {each.offset for segment in (one, other) for each in segment.said.segment_leader_epochs}
+    begins = {start for segment in (one, other) for _, start in segment.epochs}
     for offset in sorted({first, *(each for each in begins if first <= each <= last)}):
         if one.epoch_at(offset) != other.epoch_at(offset):
-            names = f"{_text(one.said.segment.id)} and {_text(other.said.segment.id)}"
+            names = f"{uuid_text(one.id)} and {uuid_text(other.id)}"
             return f"segments {names} have offset {offset} of other leader epochs"
     return None
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

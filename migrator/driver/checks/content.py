@@ -43,7 +43,7 @@ from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
 from migrator.model.config_values import parse_value
 from migrator.model.names import unified
 from migrator.model.topic_configs import DROPPED_IN_4, TOPIC_CONFIGS, refuse_value
-from migrator.model.topic_rules import refuse_topic_config
+from migrator.model.topic_rules import TOTAL_UNKNOWN, refuse_topic_config
 from migrator.model.values import Partition
 from migrator.zk import paths
 
@@ -222,7 +222,7 @@ def _judged(values: frozenset[tuple[str, str]]) -> tuple[tuple[str, ...], str | 
     """Keys that Kafka does not know, and why it would refuse the others."""
     known = {key: value for key, value in sorted(values) if key in TOPIC_CONFIGS}
     unknown = tuple(sorted(key for key, _ in values if key not in TOPIC_CONFIGS))
-    return unknown, refuse_topic_config(known, knows_storage=False)
+    return unknown, refuse_topic_config(known, inherited=TOTAL_UNKNOWN, knows_storage=False)
 
 
 def _minimum(name: str, reading: TopicReading) -> Iterator[Occurrence]:

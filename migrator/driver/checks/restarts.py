@@ -20,7 +20,7 @@ from typing import Any, Final
 from migrator.driver.tree import Tree
 from migrator.findings.content import TOPIC_CONFIG_REFUSED
 from migrator.findings.finding import Occurrence
-from migrator.findings.preflight import APPLIED_UNKNOWN, SWITCH_OFF_WAITS
+from migrator.findings.preflight import APPLIED_UNKNOWN, BROKER_WITHOUT_TIERS, SWITCH_OFF_WAITS
 from migrator.findings.road import RESTART_CHANGES
 from migrator.model.config_values import BadValue, parse_value
 from migrator.model.hidden_keys import is_hidden
@@ -116,6 +116,7 @@ def restart_findings(
     configs: Configs, applied: Mapping[int, Applied], unknown: Mapping[int, str]
 ) -> Iterator[Occurrence]:
     """What ZooKeeper has and brokers have not applied. unknown: brokers that did not say what they have, with why."""
+    yield from _without_storage(configs, applied)
     yield from _switched_off(configs, applied)
     yield from _begin_later(configs, applied)
     yield from _refused_at_start(configs)
@@ -123,6 +124,14 @@ def restart_findings(
         yield from _offline(broker, each)
     for broker, reason in sorted(unknown.items()):
         yield APPLIED_UNKNOWN.found(broker=broker, reason=reason)
+
+
+def _without_storage(configs: Configs, applied: Mapping[int, Applied]) -> Iterator[Occurrence]:
+    """Its file is judged at its start only, so a topic may have become tiered while it runs."""
+    tiered = sorted(tiered_topics(configs))
+    for broker, each in sorted(applied.items()):
+        if tiered and not each.has_remote_storage:
+            yield BROKER_WITHOUT_TIERS.found(count=len(tiered), first=tiered[0], broker=broker)
 
 
 def _switched_off(configs: Configs, applied: Mapping[int, Applied]) -> Iterator[Occurrence]:

@@ -12,7 +12,7 @@ Source: Kafka 3.9 `KafkaConfig`, `ServerConfigs`, `ZkConfigs`; docs/cases.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from migrator.driver.checks.restarts import configs_of, tiered_topics
@@ -24,6 +24,7 @@ from migrator.findings.preflight import (
     BROKER_SETTING_FORBIDS,
     CONTROLLERS_WITHOUT_TIERS,
     LEVEL_WITHOUT_TOKENS,
+    TIERS_REFUSED,
 )
 from migrator.model import levels
 from migrator.model.broker_settings import (
@@ -33,6 +34,8 @@ from migrator.model.broker_settings import (
     for_later,
     forbidding,
 )
+from migrator.model.topic_configs import Inherited
+from migrator.model.topic_rules import TOTAL_UNKNOWN, refuse_topic_config
 from migrator.zk import paths
 
 __all__ = [
@@ -68,6 +71,27 @@ def controller_findings(tree: Tree, ours: ControllerFileSettings) -> Iterator[Oc
     tiered = sorted(tiered_topics(configs_of(tree)))
     if tiered and ours.remote_storage is False:
         yield CONTROLLERS_WITHOUT_TIERS.found(count=len(tiered), first=tiered[0], file=ours.file)
+    yield from _refused_tiers(tree, tiered, ours)
+
+
+def _refused_tiers(tree: Tree, tiered: Sequence[str], ours: ControllerFileSettings) -> Iterator[Occurrence]:
+    """Of what a topic inherits, controllers know the cluster's dynamic defaults and their own file, not the brokers'.
+
+    What is refused whatever it inherits is a finding about the topic (content.py).
+    """
+    if ours.topic_defaults is None:
+        return
+    inherited = Inherited(brokers=tree.broker_configs.get("", {}), static=ours.topic_defaults)
+    refused = [
+        (name, reason)
+        for name in tiered
+        if name in tree.topics
+        and refuse_topic_config(tree.topics[name].config, inherited=TOTAL_UNKNOWN, knows_storage=False) is None
+        and (reason := refuse_topic_config(tree.topics[name].config, inherited=inherited, knows_storage=False))
+    ]
+    if refused:
+        first, reason = refused[0]
+        yield TIERS_REFUSED.found(count=len(refused), first=first, file=ours.file, reason=reason)
 
 
 def request_limit_finding(broker: int | str, settings: Mapping[str, str], size: int) -> Occurrence | None:

@@ -65,6 +65,8 @@ LENGTH_AT: Final = 12
 """A batch's length counts from behind its base offset and the length itself."""
 
 REPLICA: Final = re.compile(r"(.+)-(\d+)")
+REMOTE_INDEXES: Final = "remote-log-index-cache"
+"""Of a broker with tiered storage: indexes of segments that it has fetched from there."""
 METADATA_LOG: Final = "__cluster_metadata-0"
 COMPACTED: Final = ("__consumer_offsets", "__transaction_state")
 METADATA: Final = 3
@@ -786,7 +788,7 @@ def read_disks(data_dirs: Iterable[Path], tree: TreeReading, gone: Collection[st
             place = (name[1], int(name[2])) if name else ("", 0)
             if broker in tree.replicas.get(place[0], {}).get(place[1], []):
                 disks.replicas[broker, *place] = directory
-            elif not _waits_for_deletion(directory.name, gone):
+            elif directory.name != REMOTE_INDEXES and not _waits_for_deletion(directory.name, gone):
                 disks.other.append(f"broker {broker}: {directory.name}")
     return disks
 

@@ -188,6 +188,7 @@ def controller_settings(config: NodeConfig) -> ControllerFileSettings:
         token_key=config.tokens is not None,
         set_acl=config.zookeeper_set_acl,
         remote_storage=is_true(config.given.get(REMOTE_SYSTEM)),
+        topic_defaults={key: value for key, value in config.given.items() if key.startswith("log.")},
     )
 
 

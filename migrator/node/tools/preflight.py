@@ -132,8 +132,13 @@ def _has_no_way(found: Occurrence) -> bool:
 def _broker_findings(
     tree: Tree, brokers: Sequence[tuple[str, Mapping[str, str]]], configs: Sequence[NodeConfig], chroot: str
 ) -> Iterator[Occurrence]:
-    """Without a controller's file, only what it could not make up for. The quorum's level is not known yet."""
-    ours = replace(controller_settings(configs[0]), level=None) if configs else replace(NOT_KNOWN, chroot=chroot)
+    """Without a controller's file, only what it could not make up for. The quorum's level is not known yet.
+
+    Any of them may lead, so one without remote storage counts, whichever it is.
+    """
+    settings_of = [controller_settings(each) for each in configs]
+    ours = next((each for each in settings_of if not each.remote_storage), settings_of[0] if settings_of else None)
+    ours = replace(NOT_KNOWN, chroot=chroot) if ours is None else replace(ours, level=None)
     size = full_request_bytes(tree)
     for broker, settings in brokers:
         yield from broker_findings(broker, settings, ours)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Annotated, Final
+from functools import cache
+from typing import Annotated, Final, NoReturn
 
 from migrator.findings.finding import FindingError
 from migrator.findings.quorum import MALFORMED_BYTES
@@ -33,6 +34,7 @@ from migrator.wire.schema import (
 )
 
 FRAME_VERSION: Final = 1
+FRAME_BYTES: Final = 3
 
 SegmentId = Annotated[bytes, Field(UUID, "of one copy of a segment: a second copy has another")]
 EventTimestampMs = Annotated[int, Field(INT64, "when the broker wrote this")]
@@ -143,6 +145,10 @@ REMOTE_RECORDS: Final[Mapping[int, type[RemoteRecord]]] = {
 
 def decode_remote_record(value: bytes) -> RemoteRecord:
     """Raises Z2K-3001 for anything that is not exactly one record of a known type and version."""
+    known = _known().get(value[:FRAME_BYTES])
+    if known is not None:
+        found, end = known(value, FRAME_BYTES, len(value))
+        return found if end == len(value) else _refuse_more(found, end, len(value))
     try:
         frame, position = decode_uvarint(value, 0)
         kind, position = decode_uvarint(value, position)
@@ -154,9 +160,17 @@ def decode_remote_record(value: bytes) -> RemoteRecord:
         raise _malformed(0, f"frame {frame}, record type {kind} and version {version} are not known together")
     decoder: Decoder[RemoteRecord] = decoder_for(record, version)
     found, end = decoder(value, position, len(value))
-    if end != len(value):
-        raise _malformed(end, f"{len(value) - end} bytes are left behind {record.__name__}")
-    return found
+    return found if end == len(value) else _refuse_more(found, end, len(value))
+
+
+@cache
+def _known() -> Mapping[bytes, Decoder[RemoteRecord]]:
+    """By the frame as brokers write it: a number has one byte there, though more would mean the same."""
+    return {bytes([FRAME_VERSION, kind, 0]): decoder_for(record, 0) for kind, record in REMOTE_RECORDS.items()}
+
+
+def _refuse_more(found: RemoteRecord, end: int, size: int) -> NoReturn:
+    raise _malformed(end, f"{size - end} bytes are left behind {type(found).__name__}")
 
 
 def _malformed(position: int, reason: str) -> FindingError:

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from api import cli
-from api.commands.controllers import _time_text
-from migrator.audit.tiered import segments
-from migrator.audit.tiered.segments import RemotePartition, check_remote_segments, read_remote_log, topics_by_id
+from api.commands.tiered import _time_text
+from migrator.audit.tiered import topic_ids
+from migrator.audit.tiered.reader import read_remote_log
+from migrator.audit.tiered.segments import RemotePartition, check_remote_segments
+from migrator.audit.tiered.topic_ids import topics_by_id
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch
 from migrator.wire.codec import encode
@@ -102,13 +104,13 @@ def test_a_real_broker_s_segments_are_what_is_known_of_them() -> None:
 def test_a_topic_that_is_deleted_is_named_until_its_last_segment_is_deleted() -> None:
     """R-405-02, R-405-06. 3.9.2 writes no record for the partition as a whole."""
     topics = {BIG: "t-big", AGAIN: "t-del", "uNa88z3nRU2sIEz49HjBhA": "t-one"}
-    found = check_remote_segments([REAL], topics)
+    found = check_remote_segments([REAL], {"ZooKeeper": topics})
     assert found.deleting == ["t-plain-0 (id X159B-84RfezBpifkCTLug)", "t-plain-1 (id X159B-84RfezBpifkCTLug)"]
     assert found.exit_code == 0
-    other = check_remote_segments([REAL], {**topics, BIG: "renamed"})
+    other = check_remote_segments([REAL], {"ZooKeeper": {**topics, BIG: "renamed"}})
     assert other.exit_code == 1
     assert [each.problems for each in other.partitions if each.problems] == [
-        [f"the cluster calls topic id {BIG} renamed"]
+        [f"ZooKeeper calls topic id {BIG} renamed"]
     ]
 
 
@@ -158,7 +160,7 @@ def test_an_overlap_that_is_a_conflict_is_no_legal_one(tmp_path: Path) -> None:
 def test_a_topic_that_cannot_be_read_is_none_that_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble = FakeEnsemble()
     SeededTree(topics=2, partitions=1).plant(ensemble)
-    monkeypatch.setattr(segments, "ZkSession", lambda _: nullcontext(ensemble.session()))
+    monkeypatch.setattr(topic_ids, "ZkSession", lambda _: nullcontext(ensemble.session()))
     assert sorted(topics_by_id("zk:2181").values()) == ["t000000", "t000001"]
     ensemble.nodes["/brokers/topics/t000001"].data = b"{"
     with pytest.raises(FindingError, match=r"Z2K-5001.*t000001"):

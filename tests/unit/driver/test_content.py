@@ -120,6 +120,9 @@ def test_an_assignment_is_a_set_of_brokers(replicas: list[int], reason: str) -> 
     assert reason in found[0].text
 
 
+TEN_DAYS_LOCAL = {"remote.storage.enable": "true", "local.retention.ms": "864000000"}
+
+
 @pytest.mark.parametrize(
     ("values", "code", "says"),
     [
@@ -130,6 +133,8 @@ def test_an_assignment_is_a_set_of_brokers(replicas: list[int], reason: str) -> 
         ({"vendor.a": "1", "vendor.b": "2"}, "Z2K-1031", "vendor.a, vendor.b"),
         ({"cleanup.policy": "compact,delete", "retention.ms": "-1", "max.message.bytes": "1"}, None, ""),
         ({"leader.replication.throttled.replicas": "*", "compression.type": "zstd"}, None, ""),
+        ({**TEN_DAYS_LOCAL, "retention.ms": "1000"}, "Z2K-1030", "local.retention.ms (864000000)"),
+        (TEN_DAYS_LOCAL, None, ""),  # brokers' files may have more than Kafka's week: R-405-05
     ],
 )
 def test_the_configuration_of_a_topic_is_judged_as_kafka_judges_it(

@@ -16,6 +16,7 @@ from migrator.findings.finding import Occurrence
 
 SYSTEM = "remote.log.storage.system.enable"
 READS_REMOTELY = Applied({SYSTEM: "true"}, begins={"t": {0: LogBegins(0, 0), 1: LogBegins(0, 2048, 2047)}})
+TIERED = {"remote.storage.enable": "true"}
 OFF = {"t": {"remote.storage.enable": "false", "segment.bytes": "20000"}}
 
 
@@ -115,6 +116,17 @@ def test_a_directory_that_failed_is_named_before_the_restart_that_would_end_the_
     (found,) = restart_findings({}, {1: Applied(replicas={"/a": 3, "/b": 0}, offline=("/b",))}, {})
     assert found.code == "Z2K-4234"
     assert "broker 1 would also change log.dirs (/b)" in found.text
+
+
+def test_a_broker_without_remote_storage_is_named_before_a_start_that_a_tiered_topic_would_end() -> None:
+    """R-405-05: its file is as it was at its start, so comparing those two says nothing."""
+    brokers = {1: Applied({SYSTEM: "true"}), 2: Applied({SYSTEM: "false"}), 3: Applied()}
+    found = restart_findings({"t": TIERED, "u": TIERED, "v": {}}, brokers, {})
+    assert [(each.code, each.values) for each in found] == [
+        ("Z2K-1062", {"count": 2, "first": "t", "broker": 2}),
+        ("Z2K-1062", {"count": 2, "first": "t", "broker": 3}),
+    ]
+    assert list(restart_findings({"v": {}}, brokers, {})) == []
 
 
 def test_zookeeper_tells_of_tiers_by_a_topics_key_or_by_the_topic_of_remote_metadata() -> None:

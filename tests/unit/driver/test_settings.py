@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from migrator.driver.checks.settings import (
@@ -76,6 +77,27 @@ def test_brokers_with_remote_storage_fit_controllers_that_have_it_too() -> None:
     with_tiers = {"remote.log.storage.system.enable": "true"}
     assert codes(with_tiers, replace(OURS, remote_storage=True)) == []
     assert codes({"remote.log.storage.system.enable": "false"}) == []
+
+
+def test_a_tiered_topic_is_held_against_what_it_inherits_from_the_controllers_file() -> None:
+    """R-405-05. Brokers keep for 30 days, by their files. Kafka's default is a week, and a controller has its file."""
+    days = 86_400_000
+    tree = the_evidence().tree
+    name, reading = next(iter(tree.topics.items()))
+    config = {"remote.storage.enable": "true", "local.retention.ms": str(10 * days)}
+    tree = replace(tree, topics={**tree.topics, name: msgspec.structs.replace(reading, config=config)})
+
+    def found(**defaults: str) -> list[str]:
+        ours = replace(OURS, remote_storage=True, topic_defaults=defaults)
+        return [each.text for each in controller_findings(tree, ours) if each.code == "Z2K-1063"]
+
+    (said,) = found()
+    assert f"the first is {name}, do not go with what they inherit from c.properties: local.retention.ms" in said
+    assert found(**{"log.retention.hours": "720"}) == []
+    assert found(**{"log.retention.ms": "-1"}) == []
+    assert len(found(**{"log.retention.hours": "24"})) == 1
+    tree = replace(tree, broker_configs={"": {"log.retention.ms": str(30 * days)}})
+    assert found() == [], "a dynamic default of all brokers is in the log too"
 
 
 def test_settings_that_fit_are_no_finding() -> None:

@@ -531,3 +531,17 @@ def test_controllers_without_remote_storage_block_a_cluster_with_tiered_topics(t
 
     assert "Z2K-1059" in found(a_file(tmp_path))
     assert "Z2K-1059" not in found(a_file(tmp_path, remote__log__storage__system__enable="true"))
+
+
+def test_one_controller_of_three_without_remote_storage_is_named_though_no_topic_is_tiered_yet(tmp_path: Path) -> None:
+    """R-405-05: brokers take tiered topics, and whichever controller leads in dual-write decides on them."""
+    system = "remote.log.storage.system.enable"
+    files = [a_file(tmp_path, node, remote__log__storage__system__enable="true") for node in (3000, 3001)]
+    brokers = [("1", {system: "true"})]
+
+    def keys(*controllers: Path) -> list[tuple[str, Any]]:
+        found = check(a_cluster().session(), controllers, UNLIMITED, brokers)[1]
+        return [(each.code, each.values.get("key")) for each in found if each.code == "Z2K-1050"]
+
+    assert keys(*files) == []
+    assert keys(*files, a_file(tmp_path, 3002)) == [("Z2K-1050", system)]
