@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,8 @@ BROKERS: Final[dict[str, Value]] = {
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
 }
-CONTROLLERS: Final[dict[str, Value]] = {
+SECURED: Final[Mapping[str, Value]] = {
+    **CONTROLLER_SETTINGS,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
@@ -73,7 +74,7 @@ class Changes(Story):
 class SecuredStage(RoadStage):
     """Whose cluster has ACLs."""
 
-    controller_settings = {**CONTROLLER_SETTINGS, **CONTROLLERS}
+    controller_settings = SECURED
 
 
 @dataclass
