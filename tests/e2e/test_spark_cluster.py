@@ -1,4 +1,4 @@
-"""Audits on a real Spark cluster: a standalone master and one worker on loopback, in processes of their own."""
+"""Audits on a real Spark cluster: a standalone master and workers on loopback, in processes of their own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
@@ -57,13 +57,18 @@ def a_process(directory: Path, name: str, *words: str) -> Iterator[Path]:
 
 
 @contextmanager
-def a_spark_cluster(laboratory: Laboratory, directory: Path, settings: dict[str, str]) -> Iterator[str]:
-    """Yields its master's address. settings: of master, worker and driver, in `conf/spark-defaults.conf`."""
+def a_spark_cluster(
+    laboratory: Laboratory, directory: Path, settings: dict[str, str], *, workers: int = 1, hidden: Sequence[Path] = ()
+) -> Iterator[str]:
+    """Yields its master's address. settings: of master, worker and driver, in `conf/spark-defaults.conf`.
+
+    hidden: directories that workers find empty, as on another host.
+    """
     conf = directory / "conf"
     conf.mkdir(parents=True)
     defaults = conf / "spark-defaults.conf"
     defaults.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    port, *pages = (laboratory.ports.reserve() for _ in range(3))
+    port, *pages = (laboratory.ports.reserve() for _ in range(2 + workers))
     program = (java(), "-Xmx256m", "-cp", f"{JARS}/*")
     master = f"spark://127.0.0.1:{port}"
     place = ("--host", "127.0.0.1", "--properties-file", str(defaults))
@@ -74,16 +79,37 @@ def a_spark_cluster(laboratory: Laboratory, directory: Path, settings: dict[str,
         *place,
     ) as of_master:
         wait_until(lambda: registered(of_master, "Starting Spark master"), name="master", deadline_s=REGISTERS_IN_S)
-        with a_process(
-            directory,
-            "worker",
-            *(*program, "org.apache.spark.deploy.worker.Worker", master, "--cores", "2", "--memory", "1g"),
-            *("--work-dir", str(directory / "work"), "--webui-port", str(pages[1]), *place),
-        ) as of_worker:
-            wait_until(
-                lambda: registered(of_worker, "Successfully registered"), name="worker", deadline_s=REGISTERS_IN_S
-            )
+        with ExitStack() as started:
+            for number in range(workers):
+                of_worker = started.enter_context(
+                    a_process(
+                        directory,
+                        f"worker-{number}",
+                        *(*elsewhere(hidden), *program, "org.apache.spark.deploy.worker.Worker", master),
+                        *("--cores", str(2 // workers), "--memory", "1g"),
+                        *("--work-dir", str(directory / f"work-{number}"), "--webui-port", str(pages[1 + number])),
+                        *place,
+                    )
+                )
+                wait_until(
+                    lambda of_worker=of_worker: registered(of_worker, "Successfully registered"),
+                    name="worker",
+                    deadline_s=REGISTERS_IN_S,
+                )
             yield master
+
+
+def elsewhere(hidden: Sequence[Path]) -> tuple[str, ...]:
+    """What a command begins with whose process finds these directories empty: it has mounts of its own."""
+    if not hidden:
+        return ()
+    covered = "".join(f"mount -t tmpfs none '{each}' && " for each in hidden)
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", covered + 'exec "$0" "$@"')
+
+
+def may_hide() -> bool:
+    done = subprocess.run([*elsewhere([Path("/mnt")]), "true"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def registered(log: Path, words: str) -> str | None:
@@ -91,17 +117,25 @@ def registered(log: Path, words: str) -> str | None:
     return None if words in text else f"{log.name} does not say {words!r}: {text[-200:]}"
 
 
-def audited(cluster: Cluster, master: str, conf: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    file = a_controller_file(out.parent, password__encoder__secret=ENCODER.secret)
+def audited(
+    cluster: Cluster, master: str, conf: Path, out: Path | None, temporary: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """temporary: of the driver."""
+    file = a_controller_file(conf.parent, password__encoder__secret=ENCODER.secret)
     words = ("audit", "-z", cluster.connect, "--kraft", str(cluster.log), "--controller", str(file), "--json")
-    engine = ("--engine", "spark", "--master", master, "--out", str(out))
+    engine = ("--engine", "spark", "--master", master, *(() if out is None else ("--out", str(out))))
     return subprocess.run(
         [str(Path(sys.executable).with_name("zk2kraft")), *words, *engine],
         capture_output=True,
         check=False,
         text=True,
         timeout=AUDIT_DEADLINE_S,
-        env={**os.environ, "SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={
+            **os.environ,
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **({} if temporary is None else {"TMPDIR": str(temporary)}),
+        },
     )
 
 
@@ -122,4 +156,32 @@ def test_an_audit_sends_nothing_to_a_spark_cluster_in_clear_and_runs_on_one_that
         ran = audited(cluster, master, tmp_path / "protected" / "conf", tmp_path / "out-2")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert next(each for each in json.loads(ran.stdout)["families"] if each["family"] == "topics")["equal"] == 12
+    zookeeper.stop()
+
+
+def test_workers_that_see_no_file_of_the_driver_audit_as_one_process_does(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the log, nor what the driver writes, nor the package: two workers on hosts of their own, in effect."""
+    if not may_hide():
+        pytest.skip("this environment lets no process have mounts of its own")
+    driver = tmp_path / "driver"
+    (driver / "temporary").mkdir(parents=True)
+    zookeeper = ZooKeeper(laboratory)
+    zookeeper.start()
+    cluster = seeded(zookeeper, driver, chroot="")
+    package = Path(migrator.__file__).parent
+    with ZkSession(cluster.connect) as session:
+        changed = SetData("/config/topics/t-0001", config_json({"retention.ms": "5"}))
+        assert session.apply(Multi((changed,))).applied
+    monkeypatch.setattr(spark_job, "SMALL", 0)
+    alone = run_audit(cluster.connect, str(cluster.log), engine="quick", master="", out=None, passwords=ENCODER)
+    with a_spark_cluster(laboratory, tmp_path / "spark", PROTECTED, workers=2, hidden=[driver, package]) as master:
+        ran = audited(cluster, master, tmp_path / "spark" / "conf", None, driver / "temporary")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    report = json.loads(ran.stdout)
+    assert [(each["family"], each["key"], each["field"]) for each in report["differences"]] == [
+        (each.family, each.key, each.field_) for each in alone.differences
+    ]
+    assert report["families"] == [msgspec.structs.asdict(each) for each in alone.families]
     zookeeper.stop()
