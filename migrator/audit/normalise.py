@@ -89,6 +89,7 @@ PARTITION_FRAMES: Final = frozenset(frame_of(PartitionRecord, version) for versi
 
 FRAME_BYTES: Final = 3
 _PARTITION_AT: Final = struct.Struct(">i16s")
+ID_BYTES: Final = 16
 _BEHIND_ID: Final = FRAME_BYTES + _PARTITION_AT.size
 
 KNOWN_MAX: Final = 65_536
@@ -99,6 +100,20 @@ RESOURCES: Final = {TOPIC_CONFIGS: TOPIC_RESOURCE, BROKER_CONFIGS: BROKER_RESOUR
 """The resource type that a ConfigRecord has for each family."""
 
 T = TypeVar("T")
+
+KnownPartitions = dict[tuple[bytes, bytes], Facts]
+"""What records of partitions say, but for which partition: by frame and by the bytes behind the topic's id. Many
+partitions share one; facts are replaced and never changed."""
+
+
+def what_is_said(value: bytes) -> tuple[bytes, bytes]:
+    """Everything that a PartitionRecord says, but for which partition. value: begins with one of `PARTITION_FRAMES`."""
+    return value[:FRAME_BYTES], value[_BEHIND_ID:]
+
+
+def topic_id_of(value: bytes) -> bytes:
+    """Return the topic's id in such a value."""
+    return value[_BEHIND_ID - ID_BYTES : _BEHIND_ID]
 
 
 def partition_key(topic: str, partition: int) -> str:
@@ -273,13 +288,12 @@ class LogFacts:
     came before it is Z2K-5002: no reader of the log, stock or ours, could go on there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownPartitions | None = None) -> None:
+        """known: what many readers of the same log share; None: one of its own."""
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._partitions: dict[bytes, dict[int, Facts]] = {}
-        self._known: dict[tuple[bytes, bytes], Facts] = {}
-        """What records of partitions say, but for which partition: by frame and by the bytes behind the topic's id.
-        Many partitions share one; facts are replaced and never changed."""
+        self._known = {} if known is None else known
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._next_producer_id: int | None = None
         self._cluster: dict[str, Facts | None] = {}
@@ -292,11 +306,11 @@ class LogFacts:
 
         value: begins with one of `PARTITION_FRAMES`.
         """
-        return (value[:FRAME_BYTES], value[_BEHIND_ID:]) in self._known
+        return what_is_said(value) in self._known
 
     def take_known(self, value: bytes) -> bool:
         """Take a value that is known. False: it was not taken, since there is no such topic."""
-        facts = self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]]
+        facts = self._known[what_is_said(value)]
         partition, topic_id = _PARTITION_AT.unpack_from(value, FRAME_BYTES)
         partitions = self._partitions.get(topic_id)
         if partitions is None:
@@ -308,7 +322,7 @@ class LogFacts:
         """Know what a record says, which is not taken by it. value: it was decoded from."""
         usual = value[:FRAME_BYTES] in PARTITION_FRAMES and _why_not_directories(record, len(record.replicas)) is None
         if usual and len(self._known) < KNOWN_MAX:
-            self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]] = _partition_facts(record)
+            self._known[what_is_said(value)] = _partition_facts(record)
 
     def apply(self, record: Message) -> None:
         try:

@@ -10,7 +10,7 @@ Elsewhere: what becomes of a subject (subjects.py), the rules (compare.py), whic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -22,12 +22,16 @@ from pyspark.sql import functions as F
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, told
 from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome, unread_key, within_bytes
-from migrator.audit.log_fold import Fold
-from migrator.audit.log_states import NO_OFFSET, OffsetRange
-from migrator.audit.normalise import FAMILIES
-from migrator.audit.rows import WHOLE_SIDE, SideRow, facts_text
-from migrator.audit.spark.sources import BESIDE, LOG, ZOOKEEPER, InputRow
-from migrator.audit.subjects import JudgedKey, ZkRow, judge_subject, moved_keys
+from migrator.audit.log_fold import Fold, HeldRecord, held_records
+from migrator.audit.log_states import NO_OFFSET, LogStates, OffsetRange
+from migrator.audit.normalise import FAMILIES, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, KnownPartitions, LogFacts
+from migrator.audit.rows import TOPIC_SUBJECT, WHOLE_SIDE, SideRow, facts_text
+from migrator.audit.spark.sources import BESIDE, LOG, PACKED, ZOOKEEPER, InputRow
+from migrator.audit.spark.topic_rows import PackedTopic, assigned_in, unpacked
+from migrator.audit.subjects import Agreed, JudgedKey, ZkRow, judge_subject, moved_keys
+from migrator.audit.zk_source import usual_state
+from migrator.findings.finding import FindingError
+from migrator.zk.bulk_read import Znode
 
 JUDGED_SCHEMA: Final = (
     "family string, key string, subject string, outcome string, keys bigint, nth int, field string, kind string, "
@@ -67,6 +71,7 @@ ROWS_PER_BATCH: Final = 5_000
 
 JudgedRow = tuple[Any, ...]
 _SUBJECT: Final = itemgetter(1)
+_TOPIC: Final = msgspec.msgpack.Decoder(PackedTopic)
 
 
 class SubjectJudge:
@@ -79,6 +84,8 @@ class SubjectJudge:
         self._rules = rules
         self._beside = beside
         self._window = window or OffsetRange(NO_OFFSET, NO_OFFSET)
+        self._known: KnownPartitions = {}
+        self._agreed = Agreed()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken = 0
@@ -100,7 +107,12 @@ class SubjectJudge:
 
     def _subject(self, subject: str, rows: list[InputRow], equal: Counter[str]) -> list[JudgedRow]:
         """Counts equal keys in `equal` where nothing of the subject is to be looked at again."""
-        fold = _folded(subject, rows, self._window.low)
+        held = _held(rows, LOG)
+        same = self._same_topic(subject, rows, held)
+        if same is not None:
+            equal.update(same)
+            return []
+        fold = _folded(subject, held, self._window.low)
         facts = list(fold.rows())
         if facts and facts[0].family == WHOLE_SIDE:
             return [_unread(subject, facts[0])]
@@ -108,7 +120,7 @@ class SubjectJudge:
         moved = moved_keys(fold.states, fold.states.changed(), self._window.high)
         judged = list(judge_subject(subject, _of_zookeeper(rows), log, self._rules, moved))
         if self._beside >= 0:
-            judged += self._other_in_snapshot(subject, rows)
+            judged += self._other_in_snapshot(subject, rows, held)
         same = Counter(each.family for each in judged if each.outcome is KeyOutcome.EQUAL)
         if sum(same.values()) == len(judged):
             equal.update(same)
@@ -117,9 +129,9 @@ class SubjectJudge:
         told = (each for each in judged if each.outcome is not KeyOutcome.EQUAL)
         return [*counted, *chain.from_iterable(_rows(each, subject) for each in told)]
 
-    def _other_in_snapshot(self, subject: str, rows: list[InputRow]) -> Iterator[JudgedKey]:
-        before = _folded(subject, (row for row in rows if row[0] == LOG and row[2] <= self._beside), NO_OFFSET)
-        snapshot = _folded(subject, (row for row in rows if row[0] == BESIDE), NO_OFFSET, BESIDE)
+    def _other_in_snapshot(self, subject: str, rows: list[InputRow], held: list[HeldRecord]) -> Iterator[JudgedKey]:
+        before = _folded(subject, (each for each in held if each.offset <= self._beside), NO_OFFSET)
+        snapshot = _folded(subject, _held(rows, BESIDE), NO_OFFSET)
         unread = [row for row in snapshot.rows() if row.family == WHOLE_SIDE]
         for row in unread:
             reason = f"the snapshot beside the log: {row.problem}"
@@ -132,19 +144,94 @@ class SubjectJudge:
         for each in others_in_snapshot(beside, log, self._beside):
             yield JudgedKey(each.family, each.key, KeyOutcome.DIFFERENT, told(each), None, None)
 
+    # --- topics of which nothing is to be told ---------------------------------------------------------------
+
+    def _same_topic(self, subject: str, rows: list[InputRow], held: list[HeldRecord]) -> Counter[str] | None:
+        """Count a topic's keys by family where both sides, and the snapshot, say the same to the letter, and nothing
+        moved while ZooKeeper was read. None says nothing: then key by key is judged.
+        """
+        packs = [_TOPIC.decode(row[6] or b"") for row in rows if row[0] == ZOOKEEPER and row[4] == PACKED]
+        usual = packs and packs[0].znode is not None and all(row[0] != ZOOKEEPER or row[4] == PACKED for row in rows)
+        if not usual or not held or held[-1].offset > self._window.low:
+            return None
+        try:
+            log = self._said(held)
+            if self._beside >= 0:
+                before = log if held[-1].offset <= self._beside else self._said(held, self._beside)
+                beside = self._said(_held(rows, BESIDE))
+        except FindingError:
+            return None
+        name = subject.removeprefix(TOPIC_SUBJECT)
+        if self._beside >= 0 and _of_topic(before, name) != _of_topic(beside, name):
+            return None
+        told, in_log, config = _of_topic(log, name)
+        facts, assigned = assigned_in(name, packs)
+        if told != facts or (None if config is None else facts_text(config)) != packs[0].config:
+            return None
+        if not all(self._agrees(pack, assigned, in_log) for pack in packs):
+            return None
+        found = Counter({TOPICS: 1, PARTITIONS: sum(len(pack.partitions) for pack in packs)})
+        if found[PARTITIONS] != len(in_log):
+            return None
+        return found if config is None else found + Counter({TOPIC_CONFIGS: 1})
+
+    def _said(self, held: Iterable[HeldRecord], until: int = NO_OFFSET) -> LogFacts:
+        """What records of a topic add up to. What nearly all partitions say is known by its bytes. Raises Z2K-5002."""
+        states = LogStates(known=self._known)
+        for offset, _, value, _ in held:
+            if offset <= until:
+                states.take_value(offset, value)
+        return states.facts
+
+    def _agrees(self, pack: PackedTopic, assigned: Mapping[int, Facts], in_log: Mapping[int, Facts]) -> bool:
+        agreed = self._agreed
+        for partition, which, version in zip(pack.partitions, pack.which, pack.versions, strict=True):
+            assignment, expected, data = assigned[partition], in_log.get(partition), pack.states[which]
+            if expected is None:
+                return False
+            known = agreed.get((data, id(assignment), id(expected)))
+            if known is None:
+                state = usual_state(Znode(data, version, 0, 0, 0), None)
+                if not agreed.says_the_same(assignment, data, version, state, expected, usable=True):
+                    return False
+            elif known[0] != version:
+                return False
+        return True
+
+
+def _of_topic(log: LogFacts, name: str) -> tuple[Facts | None, Mapping[int, Facts], Facts | None]:
+    return log.topic(name), log.partitions(name), log.config(TOPIC_CONFIGS, name)
+
+
+def _held(rows: Iterable[InputRow], side: int) -> list[HeldRecord]:
+    return held_records(row[6] or b"" for row in rows if row[0] == side)
+
 
 def _of_zookeeper(rows: Iterable[InputRow]) -> Iterator[ZkRow]:
-    for side, _, mzxid, _, family, key, text, problem in rows:
-        if side == ZOOKEEPER:
-            yield ZkRow(family, key or "", text, mzxid, problem)
+    topics: list[tuple[str, int, list[PackedTopic]]] = []
+    for side, _, mzxid, _, family, key, data, problem in rows:
+        if side != ZOOKEEPER:
+            continue
+        if family != PACKED:
+            yield ZkRow(family, key or "", None if data is None else data.decode(), mzxid, problem)
+            continue
+        pack = _TOPIC.decode(data or b"")
+        if pack.znode is not None:  # one that was read twice is told twice
+            topics.append((key or "", mzxid, []))
+        topics[-1][2].append(pack)
+    for name, mzxid, packs in topics:
+        read = unpacked(name, mzxid, packs)
+        for row in (read.topic, *read.partitions(None)):
+            yield ZkRow(row.family, row.key, facts_text(row.facts), row.version, row.problem)
+        if packs[0].config is not None:
+            yield ZkRow(TOPIC_CONFIGS, name, packs[0].config, packs[0].config_mzxid, "")
 
 
-def _folded(subject: str, rows: Iterable[InputRow], low: int, wanted: int = LOG) -> Fold:
-    """What the records of a subject add up to. wanted: LOG, or BESIDE."""
+def _folded(subject: str, held: Iterable[HeldRecord], low: int) -> Fold:
+    """What the records of a subject add up to."""
     fold = Fold(low)
-    for side, _, offset, _, kind, _, data, _ in rows:
-        if side == wanted:
-            fold.take(offset, kind, data or "", subject)
+    for each in held:
+        fold.take(each.offset, each.decoded(), subject)
     return fold
 
 

@@ -70,6 +70,7 @@ from migrator.audit.spark.compare import (
 )
 from migrator.audit.spark.fold import (
     IS_MARKER,
+    IS_NAMELESS,
     committed,
     is_marker,
     markers_of,
@@ -102,7 +103,7 @@ RECORDS_PER_TASK: Final = 50_000
 SMALL: Final = 10_000
 """Records and topics that one task audits, without a shuffle: it takes less than to set others up beside it."""
 
-SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
 """Of a session that audits: the shuffle keeps as many tasks as its memory was reckoned with."""
 
 COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -117,6 +118,7 @@ _SEEN: Final = (
     f"coalesce(sum(if(side = {READ}, nth, 0)), 0) as told",
     f"count(if({_UNREAD}, 1, null)) as unread",
     f"count(if({IS_MARKER}, 1, null)) as markers",
+    f"count(if({IS_NAMELESS}, 1, null)) as nameless",
 )
 """What to observe of inputs on their way into Parquet."""
 
@@ -128,11 +130,16 @@ SCRATCH: Final = ".scratch"
 UNREAD_NAMED: Final = 20
 
 
+FIRST_LAYOUT, LAYOUT = 1, 2
+"""Of the rows that an audit keeps. The first had a row for each key and each record, which nobody reads any more."""
+
+
 class ReplayManifest(msgspec.Struct):
     """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
 
     rows: how many each look wrote. windows: of a dual-write, the offsets that ZooKeeper had during each look.
     beside: the last offset of the snapshot beside the log of each look; -1 without one. elections: the log's epoch.
+    layout: of the rows.
     """
 
     zk: dict[str, Any]
@@ -147,6 +154,7 @@ class ReplayManifest(msgspec.Struct):
     beside: list[int] = []
     stands_still: bool = False
     elections: int | None = None
+    layout: int = FIRST_LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +220,7 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
     log, cores = work.log, int(spark.sparkContext.defaultParallelism)
     tasks = _tasks(log.plan.records, len(work.names), cores)
     rules = request.rules
-    kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
+    kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks, layout=LAYOUT)
     offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
     reading = ZkReading.shared(
         request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
@@ -269,6 +277,9 @@ def _manifest(directory: Path) -> ReplayManifest:
         kept = msgspec.json.decode(file.read_bytes(), type=ReplayManifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NO_INPUTS_KEPT.error(directory=str(directory), reason=f"{file.name}: {words_of(error)}") from error
+    if kept.layout != LAYOUT:
+        reason = f"another release kept it: its rows have layout {kept.layout}, and this release reads layout {LAYOUT}"
+        raise NO_INPUTS_KEPT.error(directory=str(directory), reason=reason)
     wanted = [directory / f"look-{number}" / "inputs" for number in {*kept.records_of, *range(1, len(kept.rows) + 1)}]
     wanted += [Path(kept.read)] if kept.read else []  # what a rehearsal read: it excuses what moved since
     missing = [str(each) for each in sorted(wanted) if not each.exists()]
@@ -284,13 +295,15 @@ def _manifest(directory: Path) -> ReplayManifest:
 class _Look:
     """One look: where its Parquet files are, and what is known of it. subjects: None when it is about everything.
 
-    records: the look's inputs that the log's rows are in, where they are not in its own.
+    records: the look's inputs that the log's rows are in, where they are not in its own. nameless: rows of the log that
+    only tell an id.
     """
 
     directory: Path
     inputs: Path
     rows: int = 0
     markers: int = 0
+    nameless: int = 0
     records: _Look | None = None
     subjects: DataFrame | None = None
     window: OffsetRange | None = None
@@ -374,7 +387,8 @@ class _Audit:
         self._note_beside(look, beside)
         if kept_records != kept:
             look.records = next(each for each in self.looks if each.inputs == kept_records / "inputs")
-        look.markers = self._inputs(look).where(is_marker()).count()
+        inputs = self._inputs(look)
+        look.markers, look.nameless = inputs.where(is_marker()).count(), inputs.where(IS_NAMELESS).count()
         self.kept.rows[-1] = rows
         self._compare(look)
         self.clock.lap("compare")
@@ -411,7 +425,9 @@ class _Audit:
             _refuse_unread(self._inputs(look).where(_UNREAD).select(F.concat_ws(": ", "key", "problem")))
         _refuse_lost("read", found["parts"], parts)
         _refuse_lost("write", found["rows"] - found["ends"], found["told"])
-        look.rows, look.markers = look.rows + found["rows"], look.markers + found["markers"]
+        look.rows += found["rows"]
+        look.markers += found["markers"]
+        look.nameless += found["nameless"]
         self.kept.rows[-1] = look.rows
 
     # --- comparing -----------------------------------------------------------------------------------------
@@ -428,7 +444,8 @@ class _Audit:
         if look.records is not None:
             of_log = F.col("side").isin(LOG, BESIDE)
             both = rows[0].where(~of_log).unionAll(rows[1].where(of_log))
-        wanted = with_subjects(committed(both, dropped), self._inputs(source), self.kept.tasks)
+        told, nameless = committed(both, dropped), source.nameless > 0
+        wanted = with_subjects(told, self._inputs(source), self.kept.tasks, nameless=nameless)
         if look.subjects is not None:
             wanted = wanted.join(F.broadcast(look.subjects), "subject", "left_semi").select(*wanted.columns)
         given, judged = Observation(), Observation()
