@@ -11,7 +11,7 @@ no other one says. Every record is decoded where it is read, unless one with the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,15 +23,19 @@ from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
 from migrator.audit.normalise import (
     FRAME_BYTES,
     KNOWN_MAX,
+    PARTITION_AT,
     PARTITION_FRAMES,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
     RESOURCES,
     TOPICS,
+    Facts,
+    KnownPartitions,
+    LogFacts,
     id_text,
     partition_key,
-    topic_id_of,
+    saying,
     what_is_said,
 )
 from migrator.audit.rows import (
@@ -67,6 +71,9 @@ NAMING_RECORDS: Final = (TopicRecord.__name__, AccessControlEntryRecord.__name__
 ENDING_RECORDS: Final = (RemoveTopicRecord.__name__, RemoveAccessControlEntryRecord.__name__)
 """Those that take the id away again."""
 
+EVERY_PARTITION: Final = 1 << 31
+"""More than a partition's number."""
+
 RECORDS_PER_ROW: Final = 500
 """At most; of a topic with more there are several rows, so that no row is large."""
 
@@ -98,15 +105,30 @@ class RecordRow(msgspec.Struct, frozen=True):
 
 
 class PackedRecords(msgspec.Struct, frozen=True, array_like=True):
-    """What a row holds. offsets: of a snapshot, in it. values: as the log has them, but for what is secret.
+    """What a row holds. offsets: of a snapshot, in it.
 
+    values: as the log has them, but for what is secret. A number stands for a PartitionRecord of the topic: its
+            place in `said` times `EVERY_PARTITION`, and the partition.
+    said:   what different PartitionRecords say, but for which partition.
     are_changes: each value is a `SecurityChange` as JSON.
     """
 
     snapshot_offset: int
     offsets: list[int]
-    values: list[bytes]
+    values: list[int | bytes]
+    topic_id: bytes = b""
+    said: list[bytes] = []
     are_changes: bool = False
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Offset and `nth` of one of its records."""
+        return (offset, 0) if self.snapshot_offset < 0 else (self.snapshot_offset, offset)
+
+    def value(self, value: int | bytes) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        which, partition = divmod(value, EVERY_PARTITION)
+        return saying(self.said[which], partition, self.topic_id)
 
 
 class HeldRecord(NamedTuple):
@@ -124,19 +146,46 @@ class HeldRecord(NamedTuple):
 _PACKED: Final = msgspec.msgpack.Decoder(PackedRecords)
 
 
-def held_records(data: Iterable[bytes]) -> list[HeldRecord]:
+def packed_records(data: Iterable[bytes]) -> list[PackedRecords]:
+    return [_PACKED.decode(each) for each in data]
+
+
+def held_records(packs: Iterable[PackedRecords]) -> list[HeldRecord]:
     """The records of some rows in log order."""
-    packs = [_PACKED.decode(each) for each in data]
     held = [
-        HeldRecord(
-            *((offset, 0) if pack.snapshot_offset < 0 else (pack.snapshot_offset, offset)), value, pack.are_changes
-        )
+        HeldRecord(*pack.place(offset), pack.value(value), pack.are_changes)
         for pack in packs
         for offset, value in zip(pack.offsets, pack.values, strict=True)
     ]
-    if len(packs) > 1:
-        held.sort(key=lambda each: each[:2])
-    return held
+    return sorted(held, key=lambda each: each[:2])
+
+
+def said_of_topic(packs: Sequence[PackedRecords], known: KnownPartitions, until: int = NO_OFFSET) -> LogFacts | None:
+    """What the records of a topic up to an offset add up to, without looking at every partition; None says nothing.
+
+    packs: one behind the other. Raises Z2K-5001, Z2K-5002, and KeyError for partitions without their topic.
+    """
+    facts = LogFacts(known)
+    for before, pack in zip([None, *packs], packs, strict=False):
+        if before is not None and before.place(before.offsets[-1]) >= pack.place(pack.offsets[0]):
+            return None
+        said = [facts.known(saying(each, 0, pack.topic_id)) for each in pack.said]
+        if None in said or pack.are_changes:
+            return None
+        run: dict[int, Facts] = {}
+        for offset, value in zip(pack.offsets, pack.values, strict=True):
+            if until != NO_OFFSET and pack.place(offset)[0] > until:
+                break
+            if value.__class__ is int:
+                run[value % EVERY_PARTITION] = said[value // EVERY_PARTITION]
+                continue
+            if run:
+                facts.take_partitions(pack.topic_id, run)
+                run = {}
+            facts.apply(record_at(offset, value))
+        if run:
+            facts.take_partitions(pack.topic_id, run)
+    return facts
 
 
 def given_or_taken(record: Message | SecurityChange) -> tuple[str, str]:
@@ -168,7 +217,7 @@ def unreadable_records(error: FindingError) -> RecordRow:
 class _Pack:
     """A row in the making."""
 
-    __slots__ = ("key", "kind", "offsets", "subject", "values")
+    __slots__ = ("key", "kind", "offsets", "said", "subject", "values")
 
     def __init__(self, key: bytes | str, subject: str | None) -> None:
         """key: the topic's id, or the subject."""
@@ -176,7 +225,8 @@ class _Pack:
         self.subject = subject
         self.kind = ""
         self.offsets: list[int] = []
-        self.values: list[bytes] = []
+        self.values: list[int | bytes] = []
+        self.said: dict[tuple[bytes, bytes], int] = {}
 
 
 class _Packer:
@@ -195,7 +245,7 @@ class _Packer:
 
     def take(self, batch: Batch) -> list[RecordRow]:
         """Returns rows that nothing is added to any more. A record that cannot be read is Z2K-5001."""
-        packs, decoded = self._packs, self._decoded
+        packs, decoded, unpack = self._packs, self._decoded, PARTITION_AT.unpack_from
         for offset, value in enumerate(batch.values, batch.base_offset):
             if value[:FRAME_BYTES] not in PARTITION_FRAMES:
                 self._take(offset, value)
@@ -205,12 +255,15 @@ class _Packer:
                 record_at(offset, value)
                 if len(decoded) < KNOWN_MAX:
                     decoded.add(said)
-            topic_id = topic_id_of(value)
+            partition, topic_id = unpack(value, FRAME_BYTES)
             pack = packs.get(topic_id)
             if pack is None:
                 pack = self._of_topic(topic_id)
+            if partition >= 0:
+                pack.values.append(pack.said.setdefault(said, len(pack.said)) * EVERY_PARTITION + partition)
+            else:
+                pack.values.append(value)
             pack.offsets.append(offset)
-            pack.values.append(value)
             if len(pack.values) == RECORDS_PER_ROW:
                 self._close(pack)
         return self._taken()
@@ -281,9 +334,12 @@ class _Packer:
 
     def _close(self, pack: _Pack) -> None:
         del self._packs[pack.key]
-        data = msgspec.msgpack.encode(PackedRecords(self._snapshot_offset, pack.offsets, pack.values))
-        topic_id = id_text(pack.key) if isinstance(pack.key, bytes) else None
-        self._done.append(RecordRow(*self._place(pack.offsets[0]), pack.kind, topic_id, pack.subject, data))
+        topic_id = pack.key if isinstance(pack.key, bytes) else b""
+        said = [frame + rest for frame, rest in pack.said]
+        packed = PackedRecords(self._snapshot_offset, pack.offsets, pack.values, topic_id, said)
+        place, data = packed.place(pack.offsets[0]), msgspec.msgpack.encode(packed)
+        told_id = id_text(topic_id) if topic_id else None
+        self._done.append(RecordRow(*place, pack.kind, told_id, pack.subject, data))
 
     def _place(self, offset: int) -> tuple[int, int]:
         return (offset, 0) if self._snapshot_offset < 0 else (self._snapshot_offset, offset)

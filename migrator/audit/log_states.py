@@ -29,7 +29,6 @@ from migrator.audit.normalise import (
     TOPIC_CONFIGS,
     TOPICS,
     Facts,
-    KnownPartitions,
     LogFacts,
     partition_key,
 )
@@ -86,9 +85,8 @@ def in_window(states: list[KeyState], high: int) -> list[KeyState]:
 class LogStates:
     """Feed it committed records in log order. low: what a key said when it was last changed up to here is its first."""
 
-    def __init__(self, low: int = NO_OFFSET, known: KnownPartitions | None = None) -> None:
-        """known: as of `LogFacts`."""
-        self.facts = LogFacts(known)
+    def __init__(self, low: int = NO_OFFSET) -> None:
+        self.facts = LogFacts()
         self.other_in_snapshot: list[OtherInSnapshot] = []
         """What the newest snapshot beside the log says otherwise; filled by who reads both (run.py)."""
         self.behind_ms = 0
@@ -130,19 +128,6 @@ class LogStates:
                 else:
                     self.take(records.at, each)
         records.took(batch)
-
-    def take_value(self, at: int, value: bytes) -> None:
-        """Take the value of one committed record. at: from where it counts."""
-        if value[:FRAME_BYTES] in PARTITION_FRAMES:
-            if self.facts.knows(value):
-                self._take_known(at, value)
-                return
-            record = record_at(at, value)
-            assert isinstance(record, PartitionRecord), record
-            self.facts.learn(value, record)
-            self.take(at, record)
-        else:
-            self.take(at, record_at(at, value))
 
     def _take_known(self, at: int, value: bytes) -> None:
         """at: from where it counts. Up to `low` nobody asks what its key said before."""

@@ -43,7 +43,7 @@ from migrator.wire.messages.metadata import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from migrator.wire.records import frame_of
+from migrator.wire.records import decode_record, frame_of
 from migrator.wire.schema import Message
 
 Facts = dict[str, Any]
@@ -88,9 +88,8 @@ PARTITION_FRAMES: Final = frozenset(frame_of(PartitionRecord, version) for versi
 """What the value of a PartitionRecord begins with; then come the partition, the topic's id, and the rest."""
 
 FRAME_BYTES: Final = 3
-_PARTITION_AT: Final = struct.Struct(">i16s")
-ID_BYTES: Final = 16
-_BEHIND_ID: Final = FRAME_BYTES + _PARTITION_AT.size
+PARTITION_AT: Final = struct.Struct(">i16s")
+_BEHIND_ID: Final = FRAME_BYTES + PARTITION_AT.size
 
 KNOWN_MAX: Final = 65_536
 """How many texts of partitions are known by their bytes: a few MB."""
@@ -111,9 +110,9 @@ def what_is_said(value: bytes) -> tuple[bytes, bytes]:
     return value[:FRAME_BYTES], value[_BEHIND_ID:]
 
 
-def topic_id_of(value: bytes) -> bytes:
-    """Return the topic's id in such a value."""
-    return value[_BEHIND_ID - ID_BYTES : _BEHIND_ID]
+def saying(said: bytes, partition: int, topic_id: bytes) -> bytes:
+    """Return the value of a PartitionRecord. said: both parts of `what_is_said`, joined."""
+    return said[:FRAME_BYTES] + PARTITION_AT.pack(partition, topic_id) + said[FRAME_BYTES:]
 
 
 def partition_key(topic: str, partition: int) -> str:
@@ -311,12 +310,24 @@ class LogFacts:
     def take_known(self, value: bytes) -> bool:
         """Take a value that is known. False: it was not taken, since there is no such topic."""
         facts = self._known[what_is_said(value)]
-        partition, topic_id = _PARTITION_AT.unpack_from(value, FRAME_BYTES)
+        partition, topic_id = PARTITION_AT.unpack_from(value, FRAME_BYTES)
         partitions = self._partitions.get(topic_id)
         if partitions is None:
             return False
         partitions[partition] = facts
         return True
+
+    def known(self, value: bytes) -> Facts | None:
+        """Return what a PartitionRecord says of its partition, learned now if need be; None of an unusual one."""
+        if not self.knows(value):
+            record = decode_record(value)
+            assert isinstance(record, PartitionRecord), record
+            self.learn(value, record)
+        return self._known.get(what_is_said(value))
+
+    def take_partitions(self, topic_id: bytes, partitions: Mapping[int, Facts]) -> None:
+        """Take what `known` gave. Raises KeyError where there is no such topic."""
+        self._partitions[topic_id].update(partitions)
 
     def learn(self, value: bytes, record: PartitionRecord) -> None:
         """Know what a record says, which is not taken by it. value: it was decoded from."""

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, told
 from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome, unread_key, within_bytes
-from migrator.audit.log_fold import Fold, HeldRecord, held_records
-from migrator.audit.log_states import NO_OFFSET, LogStates, OffsetRange
+from migrator.audit.log_fold import Fold, HeldRecord, PackedRecords, held_records, packed_records, said_of_topic
+from migrator.audit.log_states import NO_OFFSET, OffsetRange
 from migrator.audit.normalise import FAMILIES, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, KnownPartitions, LogFacts
 from migrator.audit.rows import TOPIC_SUBJECT, WHOLE_SIDE, SideRow, facts_text
 from migrator.audit.spark.sources import BESIDE, LOG, PACKED, ZOOKEEPER, InputRow
@@ -103,15 +103,14 @@ class SubjectJudge:
                 found = []
         found += [_count(family, None, KeyOutcome.EQUAL, keys) for family, keys in equal.items()]
         _add(given, found)
-        yield _batch([*found, _end(taken, given)])
+        yield _batch([*found, _last_row(taken, given)])
 
     def _subject(self, subject: str, rows: list[InputRow], equal: Counter[str]) -> list[JudgedRow]:
         """Counts equal keys in `equal` where nothing of the subject is to be looked at again."""
-        held = _held(rows, LOG)
-        same = self._same_topic(subject, rows, held)
-        if same is not None:
-            equal.update(same)
+        records = _packed(rows, LOG)
+        if self._same_topic(subject, rows, records, equal):
             return []
+        held = held_records(records)
         fold = _folded(subject, held, self._window.low)
         facts = list(fold.rows())
         if facts and facts[0].family == WHOLE_SIDE:
@@ -131,7 +130,7 @@ class SubjectJudge:
 
     def _other_in_snapshot(self, subject: str, rows: list[InputRow], held: list[HeldRecord]) -> Iterator[JudgedKey]:
         before = _folded(subject, (each for each in held if each.offset <= self._beside), NO_OFFSET)
-        snapshot = _folded(subject, _held(rows, BESIDE), NO_OFFSET)
+        snapshot = _folded(subject, held_records(_packed(rows, BESIDE)), NO_OFFSET)
         unread = [row for row in snapshot.rows() if row.family == WHOLE_SIDE]
         for row in unread:
             reason = f"the snapshot beside the log: {row.problem}"
@@ -146,42 +145,43 @@ class SubjectJudge:
 
     # --- topics of which nothing is to be told ---------------------------------------------------------------
 
-    def _same_topic(self, subject: str, rows: list[InputRow], held: list[HeldRecord]) -> Counter[str] | None:
-        """Count a topic's keys by family where both sides, and the snapshot, say the same to the letter, and nothing
-        moved while ZooKeeper was read. None says nothing: then key by key is judged.
+    def _same_topic(
+        self, subject: str, rows: list[InputRow], records: list[PackedRecords], equal: Counter[str]
+    ) -> bool:
+        """Whether both sides, and the snapshot, say the same of a topic to the letter, and nothing moved while
+        ZooKeeper was read; then its keys are counted in `equal`. False says nothing: then key by key is judged.
         """
-        packs = [_TOPIC.decode(row[6] or b"") for row in rows if row[0] == ZOOKEEPER and row[4] == PACKED]
-        usual = packs and packs[0].znode is not None and all(row[0] != ZOOKEEPER or row[4] == PACKED for row in rows)
-        if not usual or not held or held[-1].offset > self._window.low:
-            return None
-        try:
-            log = self._said(held)
-            if self._beside >= 0:
-                before = log if held[-1].offset <= self._beside else self._said(held, self._beside)
-                beside = self._said(_held(rows, BESIDE))
-        except FindingError:
-            return None
+        of_zookeeper = [row for row in rows if row[0] == ZOOKEEPER]
+        if not of_zookeeper or not records or any(row[4] != PACKED for row in of_zookeeper):
+            return False
+        packs = [_TOPIC.decode(row[6] or b"") for row in of_zookeeper]
+        if packs[0].znode is None or max(_end(each) for each in records) > self._window.low:
+            return False
         name = subject.removeprefix(TOPIC_SUBJECT)
-        if self._beside >= 0 and _of_topic(before, name) != _of_topic(beside, name):
-            return None
+        try:
+            log = said_of_topic(records, self._known)
+            if log is None or (self._beside >= 0 and not self._is_in_snapshot(name, rows, records, log)):
+                return False
+        except (FindingError, KeyError):
+            return False
         told, in_log, config = _of_topic(log, name)
         facts, assigned = assigned_in(name, packs)
         if told != facts or (None if config is None else facts_text(config)) != packs[0].config:
-            return None
-        if not all(self._agrees(pack, assigned, in_log) for pack in packs):
-            return None
-        found = Counter({TOPICS: 1, PARTITIONS: sum(len(pack.partitions) for pack in packs)})
-        if found[PARTITIONS] != len(in_log):
-            return None
-        return found if config is None else found + Counter({TOPIC_CONFIGS: 1})
+            return False
+        partitions = sum(len(pack.partitions) for pack in packs)
+        if partitions != len(in_log) or not all(self._agrees(pack, assigned, in_log) for pack in packs):
+            return False
+        equal[TOPICS] += 1
+        equal[PARTITIONS] += partitions
+        equal[TOPIC_CONFIGS] += config is not None
+        return True
 
-    def _said(self, held: Iterable[HeldRecord], until: int = NO_OFFSET) -> LogFacts:
-        """What records of a topic add up to. What nearly all partitions say is known by its bytes. Raises Z2K-5002."""
-        states = LogStates(known=self._known)
-        for offset, _, value, _ in held:
-            if offset <= until:
-                states.take_value(offset, value)
-        return states.facts
+    def _is_in_snapshot(self, name: str, rows: list[InputRow], records: list[PackedRecords], log: LogFacts) -> bool:
+        """Whether the snapshot beside the log says what the log said up to its offset."""
+        moved = max(_end(each) for each in records) > self._beside
+        before = said_of_topic(records, self._known, self._beside) if moved else log
+        beside = said_of_topic(_packed(rows, BESIDE), self._known)
+        return None not in (before, beside) and _of_topic(before, name) == _of_topic(beside, name)
 
     def _agrees(self, pack: PackedTopic, assigned: Mapping[int, Facts], in_log: Mapping[int, Facts]) -> bool:
         agreed = self._agreed
@@ -203,8 +203,13 @@ def _of_topic(log: LogFacts, name: str) -> tuple[Facts | None, Mapping[int, Fact
     return log.topic(name), log.partitions(name), log.config(TOPIC_CONFIGS, name)
 
 
-def _held(rows: Iterable[InputRow], side: int) -> list[HeldRecord]:
-    return held_records(row[6] or b"" for row in rows if row[0] == side)
+def _packed(rows: Iterable[InputRow], side: int) -> list[PackedRecords]:
+    return packed_records(row[6] or b"" for row in rows if row[0] == side)
+
+
+def _end(pack: PackedRecords) -> int:
+    """The offset from which its last record counts."""
+    return pack.place(pack.offsets[-1])[0]
 
 
 def _of_zookeeper(rows: Iterable[InputRow]) -> Iterator[ZkRow]:
@@ -260,7 +265,7 @@ def _add(given: Counter[tuple[str, str]], rows: Sequence[JudgedRow]) -> None:
     given[WHOLE_SIDE, ROWS] += len(rows)
 
 
-def _end(taken: int, given: Counter[tuple[str, str]]) -> JudgedRow:
+def _last_row(taken: int, given: Counter[tuple[str, str]]) -> JudgedRow:
     given += Counter({(WHOLE_SIDE, ROWS): 1, (WHOLE_SIDE, TAKEN): taken})
     told = msgspec.json.encode([(*key, keys) for key, keys in given.items()]).decode()
     return WHOLE_SIDE, "", None, TAKEN, taken, 0, "", "", told, "null", "", None, None

@@ -13,8 +13,8 @@ A look is two passes: both sides into `inputs`, and `inputs` shuffled by subject
 observation. Every row that was written has to be read again and judged, or the look says nothing (Z2K-2201): lost
 files, or a directory that the executors do not share, would pass for two sides without anything.
 What Spark spills is deleted at the end: raw records may hold secrets, and the Parquet files do not. Nothing here
-collects rows: the driver sees counts, transaction markers, what could not be read, and the first differences. With a
-master that is not `local[...]` the directory has to be on storage that all executors share.
+collects rows: the driver sees counts, transaction markers, ids, what could not be read, and the first differences. With
+a master that is not `local[...]` the directory has to be on storage that all executors share.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from migrator.audit.history.kept_runs import MANIFEST_FILE
 from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, plan_log, splits_behind
-from migrator.audit.log_source import dropped_ranges
+from migrator.audit.log_source import Marker, dropped_ranges
 from migrator.audit.log_states import OffsetRange
 from migrator.audit.passwords import EncoderSecrets, Secrets
 from migrator.audit.quick import SETTLE_S
@@ -69,10 +69,10 @@ from migrator.audit.spark.compare import (
     first_differences,
 )
 from migrator.audit.spark.fold import (
+    GIVEN_IDS,
     IS_MARKER,
     IS_NAMELESS,
     committed,
-    is_marker,
     markers_of,
     refuse_ids_given_twice,
     together,
@@ -97,8 +97,8 @@ from migrator.findings.finding import words_of
 from migrator.model.image import NOWHERE, Position
 from migrator.zk.session import ZkSession
 
-RECORDS_PER_TASK: Final = 50_000
-"""What one task folds: some 60 MB of facts."""
+RECORDS_PER_TASK: Final = 200_000
+"""What one task judges: some 20 MB of rows, of which it holds one subject at a time. A task costs Spark 50 ms."""
 
 SMALL: Final = 10_000
 """Records and topics that one task audits, without a shuffle: it takes less than to set others up beside it."""
@@ -110,6 +110,9 @@ COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.fa
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Of a small audit: to generate and compile code for few rows takes longer than the rows."""
 
+PARQUET: Final = {"parquet.enable.dictionary#data": "false"}
+"""No two rows say the same."""
+
 _UNREAD: Final = f"problem != '' and (side = {LOG} or kind = '{WHOLE_SIDE}')"
 _SEEN: Final = (
     "count(1) as rows",
@@ -117,8 +120,9 @@ _SEEN: Final = (
     f"coalesce(sum(if(side = {READ}, place, 0)), 0) as parts",
     f"coalesce(sum(if(side = {READ}, nth, 0)), 0) as told",
     f"count(if({_UNREAD}, 1, null)) as unread",
-    f"count(if({IS_MARKER}, 1, null)) as markers",
+    f"collect_list(if({IS_MARKER}, concat(place, ' ', kind), null)) as markers",
     f"count(if({IS_NAMELESS}, 1, null)) as nameless",
+    f"collect_list({GIVEN_IDS}) as given",
 )
 """What to observe of inputs on their way into Parquet."""
 
@@ -295,14 +299,15 @@ def _manifest(directory: Path) -> ReplayManifest:
 class _Look:
     """One look: where its Parquet files are, and what is known of it. subjects: None when it is about everything.
 
-    records: the look's inputs that the log's rows are in, where they are not in its own. nameless: rows of the log that
-    only tell an id.
+    records: the look's inputs that the log's rows are in, where they are not in its own. given: ids of topics and ACLs
+    that each task met in the log. nameless: rows of the log that only tell an id.
     """
 
     directory: Path
     inputs: Path
     rows: int = 0
-    markers: int = 0
+    markers: list[Marker] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
     nameless: int = 0
     records: _Look | None = None
     subjects: DataFrame | None = None
@@ -326,7 +331,8 @@ class _Audit:
     looks: list[_Look] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        tasks = {"spark.sql.shuffle.partitions": str(self.kept.tasks)}
+        cores = int(self.spark.sparkContext.defaultParallelism)
+        tasks = {"spark.sql.shuffle.partitions": str(min(self.kept.tasks, cores))}  # of ids; that of rows has its own
         for name, value in {**SETTINGS, **(INTERPRETED if self.kept.tasks == 1 else COMPILED), **tasks}.items():
             self.spark.conf.set(name, value)
 
@@ -388,7 +394,8 @@ class _Audit:
         if kept_records != kept:
             look.records = next(each for each in self.looks if each.inputs == kept_records / "inputs")
         inputs = self._inputs(look)
-        look.markers, look.nameless = inputs.where(is_marker()).count(), inputs.where(IS_NAMELESS).count()
+        look.markers, look.nameless = markers_of(inputs), inputs.where(IS_NAMELESS).count()
+        look.given = [row["given"] for row in inputs.select(F.expr(f"{GIVEN_IDS} as given")).dropna().collect()]
         self.kept.rows[-1] = rows
         self._compare(look)
         self.clock.lap("compare")
@@ -419,14 +426,16 @@ class _Audit:
         """More rows of a look. parts: how many the tasks were given, all of which have to say that they were read."""
         seen = Observation()
         observed = rows.observe(seen, *map(F.expr, _SEEN))
-        observed.write.mode("append").parquet(str(look.inputs))
+        observed.write.mode("append").options(**PARQUET).parquet(str(look.inputs))
         found = seen.get
         if found["unread"]:
             _refuse_unread(self._inputs(look).where(_UNREAD).select(F.concat_ws(": ", "key", "problem")))
         _refuse_lost("read", found["parts"], parts)
         _refuse_lost("write", found["rows"] - found["ends"], found["told"])
         look.rows += found["rows"]
-        look.markers += found["markers"]
+        markers = (each.partition(" ") for each in found["markers"])
+        look.markers += [Marker(int(place), kind) for place, _, kind in markers]
+        look.given += found["given"]
         look.nameless += found["nameless"]
         self.kept.rows[-1] = look.rows
 
@@ -435,9 +444,9 @@ class _Audit:
     def _compare(self, look: _Look) -> None:
         """Judge the rows of a look: those of its own, or of ZooKeeper its own and of the log an earlier look's."""
         source = look.records or look
-        dropped = dropped_ranges(markers_of(self._inputs(source))) if source.markers else []
+        dropped = dropped_ranges(source.markers)
         if look.subjects is None:
-            refuse_ids_given_twice(self._inputs(source), dropped, self.kept.tasks)
+            refuse_ids_given_twice(self._inputs(source), dropped, self.kept.tasks, look.given)
         scans = [(each, Observation()) for each in ([look] if look.records is None else [look, source])]
         rows = [self._inputs(each).observe(seen, F.count(F.lit(1)).alias("rows")) for each, seen in scans]
         both = rows[0]

@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from migrator.audit.fingerprints import SecretFingerprints
-from migrator.audit.log_fold import RecordRow, record_rows, unreadable_records
+from migrator.audit.log_fold import NAMING_RECORDS, RecordRow, record_rows, unreadable_records
 from migrator.audit.log_plan import LogSplit, read_split
 from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
 from migrator.audit.passwords import PasswordReader, Secrets
@@ -49,7 +49,8 @@ from migrator.zk.pipeline import CONSIDERATE, ReadLimits
 from migrator.zk.session import ZkSession
 
 ROWS_PER_BATCH: Final = 1_000
-TOPICS_PER_RANGE_MAX: Final = 5_000
+TOPICS_PER_RANGE_MAX: Final = 50_000
+"""Each range lists the names of all topics first."""
 
 READERS_MAX: Final = 8
 """Sessions that one audit opens with ZooKeeper, however many tasks run side by side."""
@@ -69,7 +70,7 @@ place     mzxid               mzxid             offset of the first record      
 nth       0                   which row of it   as in `RecordRow`                rows in front of this one
 kind      family              PACKED            as in `RecordRow`                ""
 key       key                 name              id of the topic or the ACL       null
-data      facts as JSON       `PackedTopic`     `PackedRecords`                  null
+data      facts as JSON       `PackedTopic`     `PackedRecords`                  ids that the log gave in them
 """
 _INPUT_ARROW: Final = pa.schema(
     [
@@ -124,12 +125,13 @@ def log_rows(rows: Iterable[RecordRow], side: int = LOG) -> Iterator[InputRow]:
 
 
 def counted_batches(rows: Iterable[InputRow], parts: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, and behind them how many there were."""
-    read = 0
+    """The rows of one task, and behind them how many there were, and which ids the log gave in them."""
+    read, given = 0, list[str]()
     for chunk in _chunks(rows):
         read += len(chunk)
+        given += [row[5] or "" for row in chunk if row[0] == LOG and row[4] in NAMING_RECORDS]
         yield _batch(chunk)
-    yield _batch([(READ, None, parts, read, "", None, None, "")])
+    yield _batch([(READ, None, parts, read, "", None, " ".join(given).encode(), "")])
 
 
 def _chunks(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.audit.fingerprints import SecretFingerprints
-from migrator.audit.log_fold import Fold, held_records, record_rows
+from migrator.audit.log_fold import Fold, held_records, packed_records, record_rows
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, LogFacts, id_text
 from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT, SideRow
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
@@ -293,7 +293,7 @@ def folded_by_subject(history: Sequence[Message], fingerprints: SecretFingerprin
     folds: list[Fold] = []
     for subject, data_of_it in packed.items():
         folds.append(Fold())
-        for held in held_records(data_of_it):
+        for held in held_records(packed_records(data_of_it)):
             folds[-1].take(held.offset, held.decoded(), subject)
     return [row for fold in folds for row in fold.rows()]
 
@@ -333,7 +333,7 @@ def test_a_fold_stops_at_a_record_that_does_not_fit_and_says_where() -> None:
     data = build_batch(base_offset=40, leader_epoch=1, timestamp_ms=0, values=[encode_record(change, 1)])
     (row,) = record_rows([read_batch(data)], SecretFingerprints())
     fold = Fold()
-    (held,) = held_records([row.data or b""])
+    (held,) = held_records(packed_records([row.data or b""]))
     fold.take(held.offset, held.decoded(), UNKNOWN_TOPIC_SUBJECT + str(row.id))
     (told,) = fold.rows()
     assert told.family == ""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.audit.fingerprints import SecretFingerprints
-from migrator.audit.log_fold import held_records, record_rows
+from migrator.audit.log_fold import held_records, packed_records, record_rows
 from migrator.audit.log_plan import LogSplit
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS
 from migrator.audit.rows import SideRow, facts_text
@@ -81,7 +81,7 @@ def test_secrets_of_both_sides_become_the_same_hash_on_their_way_into_rows() -> 
     record = ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2")
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(record, 0)])
     (told,) = record_rows([read_batch(data)], fingerprints)
-    (held,) = held_records([told.data or b""])
+    (held,) = held_records(packed_records([told.data or b""]))
     assert "hunter2" not in str(row) + str(told.data)
     assert json.loads(text_of(row))["ssl.key.password"] == cast(ConfigRecord, held.decoded()).value
 
@@ -107,7 +107,7 @@ def test_credentials_and_tokens_of_both_sides_become_the_same_hashes() -> None:
         if facts
     ]
     for row, in_zookeeper in zip(rows, zookeeper_rows(told, fingerprints), strict=True):
-        (held,) = held_records([row.data or b""])
+        (held,) = held_records(packed_records([row.data or b""]))
         assert cast(SecurityChange, held.decoded()).facts == json.loads(text_of(in_zookeeper))
         text = str(row.data) + text_of(in_zookeeper)
         assert not [secret for secret in ("c2FsdHk", "c3RvcmVk", "c2VydmVy", "carol", "bob") if secret in text]
