@@ -21,6 +21,7 @@ from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_source import MARKERS, record_at
 from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
 from migrator.audit.normalise import (
+    BEHIND_ID,
     FRAME_BYTES,
     KNOWN_MAX,
     PARTITION_AT,
@@ -36,7 +37,6 @@ from migrator.audit.normalise import (
     id_text,
     partition_key,
     saying,
-    what_is_said,
 )
 from migrator.audit.rows import (
     CLUSTER_SUBJECT,
@@ -169,14 +169,15 @@ def said_of_topic(packs: Sequence[PackedRecords], known: KnownPartitions, until:
     for before, pack in zip([None, *packs], packs, strict=False):
         if before is not None and before.place(before.offsets[-1]) >= pack.place(pack.offsets[0]):
             return None
-        said = [facts.known(saying(each, 0, pack.topic_id)) for each in pack.said]
-        if None in said or pack.are_changes:
+        found = (facts.known(saying(each, 0, pack.topic_id)) for each in pack.said)
+        said = [each for each in found if each is not None]
+        if len(said) < len(pack.said) or pack.are_changes:
             return None
         run: dict[int, Facts] = {}
         for offset, value in zip(pack.offsets, pack.values, strict=True):
             if until != NO_OFFSET and pack.place(offset)[0] > until:
                 break
-            if value.__class__ is int:
+            if isinstance(value, int):
                 run[value % EVERY_PARTITION] = said[value // EVERY_PARTITION]
                 continue
             if run:
@@ -247,10 +248,11 @@ class _Packer:
         """Returns rows that nothing is added to any more. A record that cannot be read is Z2K-5001."""
         packs, decoded, unpack = self._packs, self._decoded, PARTITION_AT.unpack_from
         for offset, value in enumerate(batch.values, batch.base_offset):
-            if value[:FRAME_BYTES] not in PARTITION_FRAMES:
+            frame = value[:FRAME_BYTES]
+            if frame not in PARTITION_FRAMES:
                 self._take(offset, value)
                 continue
-            said = what_is_said(value)
+            said = frame, value[BEHIND_ID:]  # as `what_is_said`, without a call
             if said not in decoded:
                 record_at(offset, value)
                 if len(decoded) < KNOWN_MAX:

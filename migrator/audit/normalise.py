@@ -89,7 +89,7 @@ PARTITION_FRAMES: Final = frozenset(frame_of(PartitionRecord, version) for versi
 
 FRAME_BYTES: Final = 3
 PARTITION_AT: Final = struct.Struct(">i16s")
-_BEHIND_ID: Final = FRAME_BYTES + PARTITION_AT.size
+BEHIND_ID: Final = FRAME_BYTES + PARTITION_AT.size
 
 KNOWN_MAX: Final = 65_536
 """How many texts of partitions are known by their bytes: a few MB."""
@@ -107,7 +107,7 @@ partitions share one; facts are replaced and never changed."""
 
 def what_is_said(value: bytes) -> tuple[bytes, bytes]:
     """Everything that a PartitionRecord says, but for which partition. value: begins with one of `PARTITION_FRAMES`."""
-    return value[:FRAME_BYTES], value[_BEHIND_ID:]
+    return value[:FRAME_BYTES], value[BEHIND_ID:]
 
 
 def saying(said: bytes, partition: int, topic_id: bytes) -> bytes:
@@ -147,7 +147,7 @@ def why_unusable(facts: Facts) -> tuple[str, str] | None:
 
 
 class _TopicJson(msgspec.Struct):
-    partitions: dict[int, list[int]]
+    partitions: dict[int, tuple[int, ...]]
     topic_id: str | None = None
     adding_replicas: dict[int, list[int]] | None = None
     removing_replicas: dict[int, list[int]] | None = None
@@ -197,10 +197,10 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
     found = _json(path, data, _TOPIC_JSON)
     adding, removing = found.adding_replicas or {}, found.removing_replicas or {}
     if not adding and not removing:
-        return {"id": found.topic_id}, {each: _settled(tuple(found.partitions[each])) for each in found.partitions}
+        return {"id": found.topic_id}, {each: _settled(replicas) for each, replicas in found.partitions.items()}
     assignments = {
         partition: {
-            "replicas": replicas,
+            "replicas": [*replicas],
             "adding": adding.get(partition, []),
             "removing": removing.get(partition, []),
         }
@@ -318,22 +318,30 @@ class LogFacts:
         return True
 
     def known(self, value: bytes) -> Facts | None:
-        """Return what a PartitionRecord says of its partition, learned now if need be; None of an unusual one."""
-        if not self.knows(value):
+        """Return what a PartitionRecord says of its partition, learned if need be; None of one that is not usual."""
+        found = self._known.get(what_is_said(value))
+        if found is None:
             record = decode_record(value)
             assert isinstance(record, PartitionRecord), record
-            self.learn(value, record)
-        return self._known.get(what_is_said(value))
+            found = self.learn(value, record)
+        return found
 
     def take_partitions(self, topic_id: bytes, partitions: Mapping[int, Facts]) -> None:
         """Take what `known` gave. Raises KeyError where there is no such topic."""
         self._partitions[topic_id].update(partitions)
 
-    def learn(self, value: bytes, record: PartitionRecord) -> None:
-        """Know what a record says, which is not taken by it. value: it was decoded from."""
+    def learn(self, value: bytes, record: PartitionRecord) -> Facts | None:
+        """Know what a record says, which is not taken by it; None of one that is not usual.
+
+        value: it was decoded from.
+        """
         usual = value[:FRAME_BYTES] in PARTITION_FRAMES and _why_not_directories(record, len(record.replicas)) is None
-        if usual and len(self._known) < KNOWN_MAX:
-            self._known[what_is_said(value)] = _partition_facts(record)
+        if not usual:
+            return None
+        facts = _partition_facts(record)
+        if len(self._known) < KNOWN_MAX:
+            self._known[what_is_said(value)] = facts
+        return facts
 
     def apply(self, record: Message) -> None:
         try:

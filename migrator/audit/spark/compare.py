@@ -155,7 +155,8 @@ class SubjectJudge:
         if not of_zookeeper or not records or any(row[4] != PACKED for row in of_zookeeper):
             return False
         packs = [_TOPIC.decode(row[6] or b"") for row in of_zookeeper]
-        if packs[0].znode is None or max(_end(each) for each in records) > self._window.low:
+        is_one = packs[0].znode is not None and all(each.znode is None for each in packs[1:])
+        if not is_one or max(_end(each) for each in records) > self._window.low:
             return False
         name = subject.removeprefix(TOPIC_SUBJECT)
         try:
@@ -181,7 +182,9 @@ class SubjectJudge:
         moved = max(_end(each) for each in records) > self._beside
         before = said_of_topic(records, self._known, self._beside) if moved else log
         beside = said_of_topic(_packed(rows, BESIDE), self._known)
-        return None not in (before, beside) and _of_topic(before, name) == _of_topic(beside, name)
+        if before is None or beside is None:
+            return False
+        return _of_topic(before, name) == _of_topic(beside, name)
 
     def _agrees(self, pack: PackedTopic, assigned: Mapping[int, Facts], in_log: Mapping[int, Facts]) -> bool:
         agreed = self._agreed

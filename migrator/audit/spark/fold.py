@@ -3,9 +3,10 @@
 In:   a DataFrame of rows (`INPUT_SCHEMA`), and what aborted transactions drop.
 Out:  a DataFrame of those that count: all rows of a subject in one task, ZooKeeper's first, then the log's in order.
 Elsewhere: reading bytes (sources.py), what becomes of a subject (compare.py).
-How it scales: every record gets its subject (records about partitions only have a topic id, and the end of an ACL only
-the ACL's, so the few that gave these ids are sent to every task), and one shuffle by subject does the rest. A topic
-that was deleted and made again under the same name is the same subject, so the order of both lives is kept.
+How it scales: every row gets its subject (some records about a topic only have its id, since another split has the one
+that names it, and the end of an ACL only has the ACL's: what gave these ids is sent to every task), and one shuffle by
+subject does the rest. A topic that was deleted and made again under the same name is the same subject, so the order of
+both lives is kept.
 """
 
 from __future__ import annotations

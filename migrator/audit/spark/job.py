@@ -98,12 +98,18 @@ from migrator.model.image import NOWHERE, Position
 from migrator.zk.session import ZkSession
 
 RECORDS_PER_TASK: Final = 200_000
-"""What one task judges: some 20 MB of rows, of which it holds one subject at a time. A task costs Spark 50 ms."""
+"""What one task judges: some 20 MB of rows, of which it holds one subject at a time, beside what it knows by its bytes
+(`KNOWN_MAX`). Ten small tasks cost Spark more than one of their sum.
+"""
 
 SMALL: Final = 10_000
 """Records and topics that one task audits, without a shuffle: it takes less than to set others up beside it."""
 
-SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
+SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
+}
 """Of a session that audits: the shuffle keeps as many tasks as its memory was reckoned with."""
 
 COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}

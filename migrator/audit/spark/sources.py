@@ -48,7 +48,7 @@ from migrator.findings.finding import FindingError
 from migrator.zk.pipeline import CONSIDERATE, ReadLimits
 from migrator.zk.session import ZkSession
 
-ROWS_PER_BATCH: Final = 1_000
+ROWS_PER_BATCH: Final = 5_000
 TOPICS_PER_RANGE_MAX: Final = 50_000
 """Each range lists the names of all topics first."""
 

@@ -104,9 +104,10 @@ class _Packer:
 
     def _packs(self, read: TopicRead, others: list[SideRow]) -> list[PackedTopic]:
         packs, usual, epochs = [pack := PackedTopic(read.znode.data, [], [], [], [], [])], self._usual, self._epochs
-        place: dict[bytes | None, int] = {}
+        place: dict[bytes, int] = {}
         for partition, znode in zip(read.assigned, read.states, strict=True):
-            if znode is None or znode.owner or not (znode.data in usual or self._is_usual(znode)):
+            data = None if znode is None or znode.owner else znode.data
+            if znode is None or data is None or not (data in usual or self._is_usual(znode)):
                 others.append(read.partition(partition, znode, epochs))
                 continue
             if len(pack.partitions) == PARTITIONS_PER_ROW:
@@ -114,7 +115,7 @@ class _Packer:
                 packs.append(pack := PackedTopic(None, [], [], [], [], []))
                 place = {}
             pack.partitions.append(partition)
-            pack.which.append(place.setdefault(znode.data, len(place)))
+            pack.which.append(place.setdefault(data, len(place)))
             pack.versions.append(znode.version)
             pack.mzxids.append(znode.mzxid)
         pack.states.extend(place)
