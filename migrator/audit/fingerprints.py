@@ -12,6 +12,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -52,12 +53,16 @@ Source: Kafka 3.9 `DynamicBrokerConfig.AllDynamicConfigs`, `LogConfig`.
 _ITERATIONS: Final = " iterations"
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.")
 
+NAMES_KEPT: Final = 4_096
+"""A cluster's configurations share few names."""
+
 HIDDEN: Final = "(hidden)"
 KEY_BYTES: Final = 32
 HASH_DIGITS: Final = 32
 PREFIX: Final = "hmac-sha256:"
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def is_sensitive(name: str) -> bool:
     """name: a configuration's, with or without the prefix of a listener, or a fact's of a credential or a token."""
     return _LISTENER_PREFIX.sub("", name) not in PLAIN and not name.endswith(_ITERATIONS)

@@ -43,7 +43,7 @@ from migrator.wire.messages.metadata import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from migrator.wire.records import frame_of
+from migrator.wire.records import decode_record, frame_of
 from migrator.wire.schema import Message
 
 Facts = dict[str, Any]
@@ -88,8 +88,8 @@ PARTITION_FRAMES: Final = frozenset(frame_of(PartitionRecord, version) for versi
 """What the value of a PartitionRecord begins with; then come the partition, the topic's id, and the rest."""
 
 FRAME_BYTES: Final = 3
-_PARTITION_AT: Final = struct.Struct(">i16s")
-_BEHIND_ID: Final = FRAME_BYTES + _PARTITION_AT.size
+PARTITION_AT: Final = struct.Struct(">i16s")
+BEHIND_ID: Final = FRAME_BYTES + PARTITION_AT.size
 
 KNOWN_MAX: Final = 65_536
 """How many texts of partitions are known by their bytes: a few MB."""
@@ -99,6 +99,20 @@ RESOURCES: Final = {TOPIC_CONFIGS: TOPIC_RESOURCE, BROKER_CONFIGS: BROKER_RESOUR
 """The resource type that a ConfigRecord has for each family."""
 
 T = TypeVar("T")
+
+KnownPartitions = dict[tuple[bytes, bytes], Facts]
+"""What records of partitions say, but for which partition: by frame and by the bytes behind the topic's id. Many
+partitions share one; facts are replaced and never changed."""
+
+
+def what_is_said(value: bytes) -> tuple[bytes, bytes]:
+    """Everything that a PartitionRecord says, but for which partition. value: begins with one of `PARTITION_FRAMES`."""
+    return value[:FRAME_BYTES], value[BEHIND_ID:]
+
+
+def saying(said: bytes, partition: int, topic_id: bytes) -> bytes:
+    """Return the value of a PartitionRecord. said: both parts of `what_is_said`, joined."""
+    return said[:FRAME_BYTES] + PARTITION_AT.pack(partition, topic_id) + said[FRAME_BYTES:]
 
 
 def partition_key(topic: str, partition: int) -> str:
@@ -133,7 +147,7 @@ def why_unusable(facts: Facts) -> tuple[str, str] | None:
 
 
 class _TopicJson(msgspec.Struct):
-    partitions: dict[int, list[int]]
+    partitions: dict[int, tuple[int, ...]]
     topic_id: str | None = None
     adding_replicas: dict[int, list[int]] | None = None
     removing_replicas: dict[int, list[int]] | None = None
@@ -183,10 +197,10 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
     found = _json(path, data, _TOPIC_JSON)
     adding, removing = found.adding_replicas or {}, found.removing_replicas or {}
     if not adding and not removing:
-        return {"id": found.topic_id}, {each: _settled(tuple(found.partitions[each])) for each in found.partitions}
+        return {"id": found.topic_id}, {each: _settled(replicas) for each, replicas in found.partitions.items()}
     assignments = {
         partition: {
-            "replicas": replicas,
+            "replicas": [*replicas],
             "adding": adding.get(partition, []),
             "removing": removing.get(partition, []),
         }
@@ -273,13 +287,12 @@ class LogFacts:
     came before it is Z2K-5002: no reader of the log, stock or ours, could go on there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownPartitions | None = None) -> None:
+        """known: what many readers of the same log share; None: one of its own."""
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._partitions: dict[bytes, dict[int, Facts]] = {}
-        self._known: dict[tuple[bytes, bytes], Facts] = {}
-        """What records of partitions say, but for which partition: by frame and by the bytes behind the topic's id.
-        Many partitions share one; facts are replaced and never changed."""
+        self._known = {} if known is None else known
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._next_producer_id: int | None = None
         self._cluster: dict[str, Facts | None] = {}
@@ -292,23 +305,43 @@ class LogFacts:
 
         value: begins with one of `PARTITION_FRAMES`.
         """
-        return (value[:FRAME_BYTES], value[_BEHIND_ID:]) in self._known
+        return what_is_said(value) in self._known
 
     def take_known(self, value: bytes) -> bool:
         """Take a value that is known. False: it was not taken, since there is no such topic."""
-        facts = self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]]
-        partition, topic_id = _PARTITION_AT.unpack_from(value, FRAME_BYTES)
+        facts = self._known[what_is_said(value)]
+        partition, topic_id = PARTITION_AT.unpack_from(value, FRAME_BYTES)
         partitions = self._partitions.get(topic_id)
         if partitions is None:
             return False
         partitions[partition] = facts
         return True
 
-    def learn(self, value: bytes, record: PartitionRecord) -> None:
-        """Know what a record says, which is not taken by it. value: it was decoded from."""
+    def known(self, value: bytes) -> Facts | None:
+        """Return what a PartitionRecord says of its partition, learned if need be; None of one that is not usual."""
+        found = self._known.get(what_is_said(value))
+        if found is None:
+            record = decode_record(value)
+            assert isinstance(record, PartitionRecord), record
+            found = self.learn(value, record)
+        return found
+
+    def take_partitions(self, topic_id: bytes, partitions: Mapping[int, Facts]) -> None:
+        """Take what `known` gave. Raises KeyError where there is no such topic."""
+        self._partitions[topic_id].update(partitions)
+
+    def learn(self, value: bytes, record: PartitionRecord) -> Facts | None:
+        """Know what a record says, which is not taken by it; None of one that is not usual.
+
+        value: it was decoded from.
+        """
         usual = value[:FRAME_BYTES] in PARTITION_FRAMES and _why_not_directories(record, len(record.replicas)) is None
-        if usual and len(self._known) < KNOWN_MAX:
-            self._known[value[:FRAME_BYTES], value[_BEHIND_ID:]] = _partition_facts(record)
+        if not usual:
+            return None
+        facts = _partition_facts(record)
+        if len(self._known) < KNOWN_MAX:
+            self._known[what_is_said(value)] = facts
+        return facts
 
     def apply(self, record: Message) -> None:
         try:

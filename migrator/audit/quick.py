@@ -27,7 +27,6 @@ from migrator.audit.compare import (
     Difference,
     ExpectedDifferences,
     KeyOutcome,
-    is_unusable,
     judge,
     report,
 )
@@ -36,13 +35,11 @@ from migrator.audit.kept_reading import kept_facts
 from migrator.audit.log_states import NO_OFFSET, Key, LogStates, OtherInSnapshot, subject_of_key
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
-    KNOWN_MAX,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
     TOPIC_CONFIGS,
     TOPICS,
-    Facts,
     LogFacts,
     partition_key,
 )
@@ -51,7 +48,7 @@ from migrator.audit.rows import SideRow
 from migrator.audit.security_facts import SECURITY_FAMILIES
 from migrator.audit.shape.cluster_shape import cluster_shape
 from migrator.audit.standstill import STANDS_STILL_MS
-from migrator.audit.subjects import JudgedKey, fingerprinted_facts, fingerprinted_row, judge_subject, moved_keys
+from migrator.audit.subjects import Agreed, JudgedKey, fingerprinted_facts, fingerprinted_row, judge_subject, moved_keys
 from migrator.audit.zk_source import (
     Session,
     TopicRead,
@@ -64,18 +61,17 @@ from migrator.audit.zk_source import (
     mirrored_position,
     order_rows,
     producer_id_row,
-    same_partition,
     security_paths,
     security_rows,
     subject_rows,
     topic_names,
     topic_reads,
     unassigned_partitions,
+    usual_state,
 )
 from migrator.model.image import NOWHERE, Position
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
-from migrator.zk.bulk_read import Znode
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 SETTLE_S: Final = 0.5
@@ -317,7 +313,7 @@ def compare_topics(
     suspects: takes the names of those that may have znodes of partitions that nobody assigned; None: not asked.
     """
     seen, on_both = set(), set()
-    agreed = _Agreed()
+    agreed = Agreed()
     for read in topic_reads(session, topics, limits, counted=suspects is not None):
         name = read.topic.key
         seen.add(name)
@@ -335,29 +331,12 @@ def compare_topics(
     return on_both
 
 
-class _Agreed(dict[tuple[bytes | None, int, int], tuple[int, Facts, Facts]]):
-    """Pairs of both sides that are equal, since many partitions share few texts: by the bytes of the state znode, and
-    by the identity of what the topic assigns and of what the log says. With the version that both have; the two facts
-    are held so that nothing else takes their identity.
-    """
-
-    def says_the_same(
-        self, assignment: Facts, znode: Znode, expected: Facts, epochs: EpochLimit | None, *, usable: bool
-    ) -> bool:
-        """Compare, and remember what is equal. usable: what no broker can lead is not equal, as in `is_unusable`."""
-        if not same_partition(assignment, znode, expected, epochs) or (usable and is_unusable(PARTITIONS, expected)):
-            return False
-        if len(self) < KNOWN_MAX:
-            self[znode.data, id(assignment), id(expected)] = znode.version, assignment, expected
-        return True
-
-
 def _compare_partitions(
     read: TopicRead,
     log: LogFacts,
     comparison: Comparison,
     epochs: EpochLimit | None,
-    agreed: _Agreed,
+    agreed: Agreed,
     *,
     topic_in_log: bool,
 ) -> None:
@@ -374,7 +353,9 @@ def _compare_partitions(
         if znode is not None and expected is not None and not pending:
             known = agreed.get((znode.data, id(assignment), id(expected)))
             if (
-                agreed.says_the_same(assignment, znode, expected, epochs, usable=usable)
+                agreed.says_the_same(
+                    assignment, znode.data, znode.version, usual_state(znode, epochs), expected, usable=usable
+                )
                 if known is None
                 else known[0] == znode.version and not znode.owner
             ):

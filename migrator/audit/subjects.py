@@ -30,7 +30,7 @@ from migrator.audit.compare import (
 )
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_states import Key, KeyState, LogStates, in_window
-from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts
+from migrator.audit.normalise import KNOWN_MAX, PARTITION_EPOCH, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts
 from migrator.audit.rows import HOLD_SECRETS, TOPIC_SUBJECT, SideRow, facts_of_text, facts_text
 
 
@@ -66,6 +66,28 @@ class Moved(NamedTuple):
     newest: Facts | None
     newer: int
     offset: int
+
+
+class Agreed(dict[tuple[bytes | None, int, int], tuple[int, Facts, Facts]]):
+    """Pairs of both sides that are equal, since many partitions share few texts: by the bytes of the state znode, and
+    by the identity of what the topic assigns and of what the log says. With the version that both have; the two facts
+    are held so that nothing else takes their identity.
+    """
+
+    def says_the_same(
+        self, assignment: Facts, data: bytes | None, version: int, state: Facts | None, log: Facts, *, usable: bool
+    ) -> bool:
+        """Compare, and remember what is equal. state: what `data` says; None: nothing to be equal to.
+
+        usable: what no broker can lead is not equal, as in `is_unusable`.
+        """
+        if state is None or {**assignment, **state, PARTITION_EPOCH: version} != log:
+            return False
+        if usable and is_unusable(PARTITIONS, log):
+            return False
+        if len(self) < KNOWN_MAX:
+            self[data, id(assignment), id(log)] = version, assignment, log
+        return True
 
 
 NOTHING_MOVED: Final[Mapping[Key, Moved]] = MappingProxyType({})

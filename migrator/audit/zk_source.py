@@ -27,7 +27,6 @@ from migrator.audit.cluster import (
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     ORDERS,
-    PARTITION_EPOCH,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
@@ -87,11 +86,13 @@ class Session(ZnodeReader, Protocol):
 class TopicRead(NamedTuple):
     """A topic as ZooKeeper tells it. Of a topic that cannot be read nothing is known about its partitions.
 
+    znode: of the topic.
     assigned: by partition. states: the znodes of the same partitions, in the same order; None where there is none.
     listed:   how many partitions have a znode, which was read before the assignment; 0 where nobody asked.
     """
 
     topic: SideRow
+    znode: Znode
     assigned: dict[int, Facts]
     states: list[Znode | None]
     listed: int
@@ -133,11 +134,11 @@ def _chunk_of_topics(
         above = next(found) if counted else None
         znode = next(found)
         if znode is not None:
-            heads.append((0 if above is None else above.children, *_topic(name, znode)))
-    places = (paths.states(row.key, assigned) for _, row, assigned in heads)
+            heads.append((0 if above is None else above.children, znode, *_topic(name, znode)))
+    places = (paths.states(row.key, assigned) for _, _, row, assigned in heads)
     states = session.get_many(chain.from_iterable(places), limits)
-    for listed, row, assigned in heads:
-        yield TopicRead(row, assigned, list(islice(states, len(assigned))), listed)
+    for listed, znode, row, assigned in heads:
+        yield TopicRead(row, znode, assigned, list(islice(states, len(assigned))), listed)
 
 
 def unassigned_partitions(session: Session, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[SideRow]:
@@ -189,17 +190,17 @@ def _partition(
     return SideRow(PARTITIONS, key, subject, {**assignment, **state}, max(assigned_at, znode.mzxid))
 
 
-def same_partition(assignment: Facts, znode: Znode | None, log: Facts, epochs: EpochLimit | None) -> bool:
-    """Whether a state znode that Kafka can read says what the log says, to the letter. Of others nothing is said."""
+def usual_state(znode: Znode | None, epochs: EpochLimit | None) -> Facts | None:
+    """The facts but for the version of a state znode that Kafka can read, and that a controller may have written; None
+    of any other one, of which `TopicRead.partition` says more.
+    """
     if znode is None or znode.owner:
-        return False
+        return None
     found = state_at_once(znode.data)
     if found is None:
-        return False
+        return None
     controller_epoch, said = found
-    if epochs is not None and epochs.is_above(controller_epoch):
-        return False
-    return {**assignment, **said, PARTITION_EPOCH: znode.version} == log
+    return None if epochs is not None and epochs.is_above(controller_epoch) else said
 
 
 def config_rows(

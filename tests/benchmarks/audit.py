@@ -1,6 +1,7 @@
 """`make bench-audit`: how long the Spark audit of a tree takes, and in how much memory.
 
-In:   `python -m tests.benchmarks.audit [--topics N ...] [--partitions N] [--warm N] [--base DIR] [--engines E ...]`.
+In:   `python -m tests.benchmarks.audit [--topics N ...] [--partitions N] [--warm N] [--base DIR] [--engines E ...]
+      [--masters M ...]`.
 Out:  a line of JSON for each audit.
 Elsewhere: the rehearsal that is audited (rehearse.py).
 Fails when an audit does not say that the copy is the tree.
@@ -21,7 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -57,19 +58,29 @@ class Audited(msgspec.Struct, frozen=True):
     steps: dict[str, float]
 
 
-def audit(tree: SeededTree, zookeeper: str, copy: Path, engine: str, base: Path | None = None) -> Audited:
-    """One process from its start to its end. base: of another checkout."""
+class MeasuredAudit(NamedTuple):
+    """One audit. base: another checkout; Spark's workers take their modules from the directory that they start in."""
+
+    engine: str
+    master: str
+    base: Path | None
+
+
+def audit(tree: SeededTree, zookeeper: str, copy: Path, run: MeasuredAudit) -> Audited:
+    """One process from its start to its end."""
     began = time.monotonic()
-    words = ["audit", "-z", zookeeper, "--kraft", str(copy), "--engine", engine, "--master", MASTER, "--json"]
+    engine, master, base = run
+    words = ["audit", "-z", zookeeper, "--kraft", str(copy), "--engine", engine, "--master", master, "--json"]
     command = COMMAND if base is None else [str(base / ".venv/bin/zk2kraft")]
-    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, start_new_session=True, cwd=base)
     watch = _Watch(process.pid)
     said, _ = process.communicate()
     took_s = time.monotonic() - began
     assert process.returncode == 0, said.decode()
     peak_mb, cpu_s = watch.found()
     steps = msgspec.json.decode(said)["seconds"]
-    named = engine if base is None else f"{engine}, of {base.name}"
+    named = engine if engine == "quick" else f"{engine} on {master}"
+    named = named if base is None else f"{named}, of {base.name}"
     return Audited(named, _size(tree), round(took_s, 2), round(cpu_s, 1), peak_mb, steps)
 
 
@@ -179,6 +190,7 @@ def main() -> int:
     parser.add_argument("--warm", type=int, default=4, help="audits of a small tree in the warm process")
     parser.add_argument("--base", type=Path, help="another checkout, with its .venv: it audits the same tree, in turn")
     parser.add_argument("--engines", nargs="+", default=["quick", "spark"])
+    parser.add_argument("--masters", nargs="+", default=[MASTER], help="of Spark")
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--varied", action="store_true", help="30 brokers, and partitions that differ from each other")
     arguments = parser.parse_args()
@@ -187,13 +199,15 @@ def main() -> int:
         tree = SeededTree(topics, arguments.partitions, **(VARIED if arguments.varied else {}))
         warm = arguments.warm if topics <= SMALL else 0
         with tempfile.TemporaryDirectory() as directory:
-            runs = [(base, engine) for engine in arguments.engines for base in bases] * arguments.repetitions
+            masters = {"quick": [MASTER], "spark": arguments.masters}
+            kinds = [(engine, master) for engine in arguments.engines for master in masters[engine]]
+            runs = [MeasuredAudit(*kind, base) for kind in kinds for base in bases] * arguments.repetitions
             for each in _audits(tree, Path(directory), warm, runs):
                 print(msgspec.json.encode(each).decode(), flush=True)
     return 0
 
 
-def _audits(tree: SeededTree, directory: Path, warm: int, runs: Sequence[tuple[Path | None, str]]) -> Iterator[Audited]:
+def _audits(tree: SeededTree, directory: Path, warm: int, runs: Sequence[MeasuredAudit]) -> Iterator[Audited]:
     with Laboratory(directory / "lab", prepared()) as laboratory:
         zookeeper = ZooKeeper(laboratory)
         (server,) = zookeeper.servers
@@ -203,8 +217,8 @@ def _audits(tree: SeededTree, directory: Path, warm: int, runs: Sequence[tuple[P
         with ZkSession(address) as session:
             tree.seed(session)
         subprocess.run([*COMMAND, "rehearse", "-z", address, "--out", str(copy)], check=True, stdout=subprocess.DEVNULL)
-        for base, engine in runs:
-            yield audit(tree, address, copy, engine, base)
+        for run in runs:
+            yield audit(tree, address, copy, run)
         if warm:
             yield from asyncio.run(audits_in_one_process(tree, address, copy, directory / "service", warm))
 

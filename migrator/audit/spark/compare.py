@@ -10,7 +10,7 @@ Elsewhere: what becomes of a subject (subjects.py), the rules (compare.py), whic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -22,12 +22,16 @@ from pyspark.sql import functions as F
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, told
 from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome, unread_key, within_bytes
-from migrator.audit.log_fold import Fold
+from migrator.audit.log_fold import Fold, HeldRecord, PackedRecords, held_records, packed_records, said_of_topic
 from migrator.audit.log_states import NO_OFFSET, OffsetRange
-from migrator.audit.normalise import FAMILIES
-from migrator.audit.rows import WHOLE_SIDE, SideRow, facts_text
-from migrator.audit.spark.sources import BESIDE, LOG, ZOOKEEPER, InputRow
-from migrator.audit.subjects import JudgedKey, ZkRow, judge_subject, moved_keys
+from migrator.audit.normalise import FAMILIES, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, KnownPartitions, LogFacts
+from migrator.audit.rows import TOPIC_SUBJECT, WHOLE_SIDE, SideRow, facts_text
+from migrator.audit.spark.sources import BESIDE, LOG, PACKED, ZOOKEEPER, InputRow
+from migrator.audit.spark.topic_rows import PackedTopic, assigned_in, unpacked
+from migrator.audit.subjects import Agreed, JudgedKey, ZkRow, judge_subject, moved_keys
+from migrator.audit.zk_source import usual_state
+from migrator.findings.finding import FindingError
+from migrator.zk.bulk_read import Znode
 
 JUDGED_SCHEMA: Final = (
     "family string, key string, subject string, outcome string, keys bigint, nth int, field string, kind string, "
@@ -67,6 +71,7 @@ ROWS_PER_BATCH: Final = 5_000
 
 JudgedRow = tuple[Any, ...]
 _SUBJECT: Final = itemgetter(1)
+_TOPIC: Final = msgspec.msgpack.Decoder(PackedTopic)
 
 
 class SubjectJudge:
@@ -79,6 +84,8 @@ class SubjectJudge:
         self._rules = rules
         self._beside = beside
         self._window = window or OffsetRange(NO_OFFSET, NO_OFFSET)
+        self._known: KnownPartitions = {}
+        self._agreed = Agreed()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken = 0
@@ -96,11 +103,15 @@ class SubjectJudge:
                 found = []
         found += [_count(family, None, KeyOutcome.EQUAL, keys) for family, keys in equal.items()]
         _add(given, found)
-        yield _batch([*found, _end(taken, given)])
+        yield _batch([*found, _last_row(taken, given)])
 
     def _subject(self, subject: str, rows: list[InputRow], equal: Counter[str]) -> list[JudgedRow]:
         """Counts equal keys in `equal` where nothing of the subject is to be looked at again."""
-        fold = _folded(subject, rows, self._window.low)
+        records = _packed(rows, LOG)
+        if self._same_topic(subject, rows, records, equal):
+            return []
+        held = held_records(records)
+        fold = _folded(subject, held, self._window.low)
         facts = list(fold.rows())
         if facts and facts[0].family == WHOLE_SIDE:
             return [_unread(subject, facts[0])]
@@ -108,7 +119,7 @@ class SubjectJudge:
         moved = moved_keys(fold.states, fold.states.changed(), self._window.high)
         judged = list(judge_subject(subject, _of_zookeeper(rows), log, self._rules, moved))
         if self._beside >= 0:
-            judged += self._other_in_snapshot(subject, rows)
+            judged += self._other_in_snapshot(subject, rows, held)
         same = Counter(each.family for each in judged if each.outcome is KeyOutcome.EQUAL)
         if sum(same.values()) == len(judged):
             equal.update(same)
@@ -117,9 +128,9 @@ class SubjectJudge:
         told = (each for each in judged if each.outcome is not KeyOutcome.EQUAL)
         return [*counted, *chain.from_iterable(_rows(each, subject) for each in told)]
 
-    def _other_in_snapshot(self, subject: str, rows: list[InputRow]) -> Iterator[JudgedKey]:
-        before = _folded(subject, (row for row in rows if row[0] == LOG and row[2] <= self._beside), NO_OFFSET)
-        snapshot = _folded(subject, (row for row in rows if row[0] == BESIDE), NO_OFFSET, BESIDE)
+    def _other_in_snapshot(self, subject: str, rows: list[InputRow], held: list[HeldRecord]) -> Iterator[JudgedKey]:
+        before = _folded(subject, (each for each in held if each.offset <= self._beside), NO_OFFSET)
+        snapshot = _folded(subject, held_records(_packed(rows, BESIDE)), NO_OFFSET)
         unread = [row for row in snapshot.rows() if row.family == WHOLE_SIDE]
         for row in unread:
             reason = f"the snapshot beside the log: {row.problem}"
@@ -132,19 +143,103 @@ class SubjectJudge:
         for each in others_in_snapshot(beside, log, self._beside):
             yield JudgedKey(each.family, each.key, KeyOutcome.DIFFERENT, told(each), None, None)
 
+    # --- topics of which nothing is to be told ---------------------------------------------------------------
+
+    def _same_topic(
+        self, subject: str, rows: list[InputRow], records: list[PackedRecords], equal: Counter[str]
+    ) -> bool:
+        """Whether both sides, and the snapshot, say the same of a topic to the letter, and nothing moved while
+        ZooKeeper was read; then its keys are counted in `equal`. False says nothing: then key by key is judged.
+        """
+        of_zookeeper = [row for row in rows if row[0] == ZOOKEEPER]
+        if not of_zookeeper or not records or any(row[4] != PACKED for row in of_zookeeper):
+            return False
+        packs = [_TOPIC.decode(row[6] or b"") for row in of_zookeeper]
+        is_one = packs[0].znode is not None and all(each.znode is None for each in packs[1:])
+        if not is_one or max(_end(each) for each in records) > self._window.low:
+            return False
+        name = subject.removeprefix(TOPIC_SUBJECT)
+        try:
+            log = said_of_topic(records, self._known)
+            if log is None or (self._beside >= 0 and not self._is_in_snapshot(name, rows, records, log)):
+                return False
+        except (FindingError, KeyError):
+            return False
+        told, in_log, config = _of_topic(log, name)
+        facts, assigned = assigned_in(name, packs)
+        if told != facts or (None if config is None else facts_text(config)) != packs[0].config:
+            return False
+        partitions = sum(len(pack.partitions) for pack in packs)
+        if partitions != len(in_log) or not all(self._agrees(pack, assigned, in_log) for pack in packs):
+            return False
+        equal[TOPICS] += 1
+        equal[PARTITIONS] += partitions
+        equal[TOPIC_CONFIGS] += config is not None
+        return True
+
+    def _is_in_snapshot(self, name: str, rows: list[InputRow], records: list[PackedRecords], log: LogFacts) -> bool:
+        """Whether the snapshot beside the log says what the log said up to its offset."""
+        moved = max(_end(each) for each in records) > self._beside
+        before = said_of_topic(records, self._known, self._beside) if moved else log
+        beside = said_of_topic(_packed(rows, BESIDE), self._known)
+        if before is None or beside is None:
+            return False
+        return _of_topic(before, name) == _of_topic(beside, name)
+
+    def _agrees(self, pack: PackedTopic, assigned: Mapping[int, Facts], in_log: Mapping[int, Facts]) -> bool:
+        agreed = self._agreed
+        for partition, which, version in zip(pack.partitions, pack.which, pack.versions, strict=True):
+            assignment, expected, data = assigned[partition], in_log.get(partition), pack.states[which]
+            if expected is None:
+                return False
+            known = agreed.get((data, id(assignment), id(expected)))
+            if known is None:
+                state = usual_state(Znode(data, version, 0, 0, 0), None)
+                if not agreed.says_the_same(assignment, data, version, state, expected, usable=True):
+                    return False
+            elif known[0] != version:
+                return False
+        return True
+
+
+def _of_topic(log: LogFacts, name: str) -> tuple[Facts | None, Mapping[int, Facts], Facts | None]:
+    return log.topic(name), log.partitions(name), log.config(TOPIC_CONFIGS, name)
+
+
+def _packed(rows: Iterable[InputRow], side: int) -> list[PackedRecords]:
+    return packed_records(row[6] or b"" for row in rows if row[0] == side)
+
+
+def _end(pack: PackedRecords) -> int:
+    """The offset from which its last record counts."""
+    return pack.place(pack.offsets[-1])[0]
+
 
 def _of_zookeeper(rows: Iterable[InputRow]) -> Iterator[ZkRow]:
-    for side, _, mzxid, _, family, key, text, problem in rows:
-        if side == ZOOKEEPER:
-            yield ZkRow(family, key or "", text, mzxid, problem)
+    topics: list[tuple[str, int, list[PackedTopic]]] = []
+    for side, _, mzxid, _, family, key, data, problem in rows:
+        if side != ZOOKEEPER:
+            continue
+        if family != PACKED:
+            yield ZkRow(family, key or "", None if data is None else data.decode(), mzxid, problem)
+            continue
+        pack = _TOPIC.decode(data or b"")
+        if pack.znode is not None:  # one that was read twice is told twice
+            topics.append((key or "", mzxid, []))
+        topics[-1][2].append(pack)
+    for name, mzxid, packs in topics:
+        read = unpacked(name, mzxid, packs)
+        for row in (read.topic, *read.partitions(None)):
+            yield ZkRow(row.family, row.key, facts_text(row.facts), row.version, row.problem)
+        if packs[0].config is not None:
+            yield ZkRow(TOPIC_CONFIGS, name, packs[0].config, packs[0].config_mzxid, "")
 
 
-def _folded(subject: str, rows: Iterable[InputRow], low: int, wanted: int = LOG) -> Fold:
-    """What the records of a subject add up to. wanted: LOG, or BESIDE."""
+def _folded(subject: str, held: Iterable[HeldRecord], low: int) -> Fold:
+    """What the records of a subject add up to."""
     fold = Fold(low)
-    for side, _, offset, _, kind, _, data, _ in rows:
-        if side == wanted:
-            fold.take(offset, kind, data or "", subject)
+    for each in held:
+        fold.take(each.offset, each.decoded(), subject)
     return fold
 
 
@@ -173,7 +268,7 @@ def _add(given: Counter[tuple[str, str]], rows: Sequence[JudgedRow]) -> None:
     given[WHOLE_SIDE, ROWS] += len(rows)
 
 
-def _end(taken: int, given: Counter[tuple[str, str]]) -> JudgedRow:
+def _last_row(taken: int, given: Counter[tuple[str, str]]) -> JudgedRow:
     given += Counter({(WHOLE_SIDE, ROWS): 1, (WHOLE_SIDE, TAKEN): taken})
     told = msgspec.json.encode([(*key, keys) for key, keys in given.items()]).decode()
     return WHOLE_SIDE, "", None, TAKEN, taken, 0, "", "", told, "null", "", None, None

@@ -13,8 +13,8 @@ A look is two passes: both sides into `inputs`, and `inputs` shuffled by subject
 observation. Every row that was written has to be read again and judged, or the look says nothing (Z2K-2201): lost
 files, or a directory that the executors do not share, would pass for two sides without anything.
 What Spark spills is deleted at the end: raw records may hold secrets, and the Parquet files do not. Nothing here
-collects rows: the driver sees counts, transaction markers, what could not be read, and the first differences. With a
-master that is not `local[...]` the directory has to be on storage that all executors share.
+collects rows: the driver sees counts, transaction markers, ids, what could not be read, and the first differences. With
+a master that is not `local[...]` the directory has to be on storage that all executors share.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from migrator.audit.history.kept_runs import MANIFEST_FILE
 from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, plan_log, splits_behind
-from migrator.audit.log_source import dropped_ranges
+from migrator.audit.log_source import Marker, dropped_ranges
 from migrator.audit.log_states import OffsetRange
 from migrator.audit.passwords import EncoderSecrets, Secrets
 from migrator.audit.quick import SETTLE_S
@@ -69,9 +69,10 @@ from migrator.audit.spark.compare import (
     first_differences,
 )
 from migrator.audit.spark.fold import (
+    GIVEN_IDS,
     IS_MARKER,
+    IS_NAMELESS,
     committed,
-    is_marker,
     markers_of,
     refuse_ids_given_twice,
     together,
@@ -96,18 +97,27 @@ from migrator.findings.finding import words_of
 from migrator.model.image import NOWHERE, Position
 from migrator.zk.session import ZkSession
 
-RECORDS_PER_TASK: Final = 50_000
-"""What one task folds: some 60 MB of facts."""
+RECORDS_PER_TASK: Final = 200_000
+"""What one task judges: some 20 MB of rows, of which it holds one subject at a time, beside what it knows by its bytes
+(`KNOWN_MAX`). Ten small tasks cost Spark more than one of their sum.
+"""
 
 SMALL: Final = 10_000
 """Records and topics that one task audits, without a shuffle: it takes less than to set others up beside it."""
 
-SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
+}
 """Of a session that audits: the shuffle keeps as many tasks as its memory was reckoned with."""
 
 COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Of a small audit: to generate and compile code for few rows takes longer than the rows."""
+
+PARQUET: Final = {"parquet.enable.dictionary#data": "false"}
+"""No two rows say the same."""
 
 _UNREAD: Final = f"problem != '' and (side = {LOG} or kind = '{WHOLE_SIDE}')"
 _SEEN: Final = (
@@ -116,7 +126,9 @@ _SEEN: Final = (
     f"coalesce(sum(if(side = {READ}, place, 0)), 0) as parts",
     f"coalesce(sum(if(side = {READ}, nth, 0)), 0) as told",
     f"count(if({_UNREAD}, 1, null)) as unread",
-    f"count(if({IS_MARKER}, 1, null)) as markers",
+    f"collect_list(if({IS_MARKER}, concat(place, ' ', kind), null)) as markers",
+    f"count(if({IS_NAMELESS}, 1, null)) as nameless",
+    f"collect_list({GIVEN_IDS}) as given",
 )
 """What to observe of inputs on their way into Parquet."""
 
@@ -128,11 +140,16 @@ SCRATCH: Final = ".scratch"
 UNREAD_NAMED: Final = 20
 
 
+FIRST_LAYOUT, LAYOUT = 1, 2
+"""Of the rows that an audit keeps. The first had a row for each key and each record, which nobody reads any more."""
+
+
 class ReplayManifest(msgspec.Struct):
     """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
 
     rows: how many each look wrote. windows: of a dual-write, the offsets that ZooKeeper had during each look.
     beside: the last offset of the snapshot beside the log of each look; -1 without one. elections: the log's epoch.
+    layout: of the rows.
     """
 
     zk: dict[str, Any]
@@ -147,6 +164,7 @@ class ReplayManifest(msgspec.Struct):
     beside: list[int] = []
     stands_still: bool = False
     elections: int | None = None
+    layout: int = FIRST_LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +230,7 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
     log, cores = work.log, int(spark.sparkContext.defaultParallelism)
     tasks = _tasks(log.plan.records, len(work.names), cores)
     rules = request.rules
-    kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
+    kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks, layout=LAYOUT)
     offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
     reading = ZkReading.shared(
         request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
@@ -269,6 +287,9 @@ def _manifest(directory: Path) -> ReplayManifest:
         kept = msgspec.json.decode(file.read_bytes(), type=ReplayManifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NO_INPUTS_KEPT.error(directory=str(directory), reason=f"{file.name}: {words_of(error)}") from error
+    if kept.layout != LAYOUT:
+        reason = f"another release kept it: its rows have layout {kept.layout}, and this release reads layout {LAYOUT}"
+        raise NO_INPUTS_KEPT.error(directory=str(directory), reason=reason)
     wanted = [directory / f"look-{number}" / "inputs" for number in {*kept.records_of, *range(1, len(kept.rows) + 1)}]
     wanted += [Path(kept.read)] if kept.read else []  # what a rehearsal read: it excuses what moved since
     missing = [str(each) for each in sorted(wanted) if not each.exists()]
@@ -284,13 +305,16 @@ def _manifest(directory: Path) -> ReplayManifest:
 class _Look:
     """One look: where its Parquet files are, and what is known of it. subjects: None when it is about everything.
 
-    records: the look's inputs that the log's rows are in, where they are not in its own.
+    records: the look's inputs that the log's rows are in, where they are not in its own. given: ids of topics and ACLs
+    that each task met in the log. nameless: rows of the log that only tell an id.
     """
 
     directory: Path
     inputs: Path
     rows: int = 0
-    markers: int = 0
+    markers: list[Marker] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
+    nameless: int = 0
     records: _Look | None = None
     subjects: DataFrame | None = None
     window: OffsetRange | None = None
@@ -313,7 +337,8 @@ class _Audit:
     looks: list[_Look] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        tasks = {"spark.sql.shuffle.partitions": str(self.kept.tasks)}
+        cores = int(self.spark.sparkContext.defaultParallelism)
+        tasks = {"spark.sql.shuffle.partitions": str(min(self.kept.tasks, cores))}  # of ids; that of rows has its own
         for name, value in {**SETTINGS, **(INTERPRETED if self.kept.tasks == 1 else COMPILED), **tasks}.items():
             self.spark.conf.set(name, value)
 
@@ -374,7 +399,9 @@ class _Audit:
         self._note_beside(look, beside)
         if kept_records != kept:
             look.records = next(each for each in self.looks if each.inputs == kept_records / "inputs")
-        look.markers = self._inputs(look).where(is_marker()).count()
+        inputs = self._inputs(look)
+        look.markers, look.nameless = markers_of(inputs), inputs.where(IS_NAMELESS).count()
+        look.given = [row["given"] for row in inputs.select(F.expr(f"{GIVEN_IDS} as given")).dropna().collect()]
         self.kept.rows[-1] = rows
         self._compare(look)
         self.clock.lap("compare")
@@ -405,13 +432,17 @@ class _Audit:
         """More rows of a look. parts: how many the tasks were given, all of which have to say that they were read."""
         seen = Observation()
         observed = rows.observe(seen, *map(F.expr, _SEEN))
-        observed.write.mode("append").parquet(str(look.inputs))
+        observed.write.mode("append").options(**PARQUET).parquet(str(look.inputs))
         found = seen.get
         if found["unread"]:
             _refuse_unread(self._inputs(look).where(_UNREAD).select(F.concat_ws(": ", "key", "problem")))
         _refuse_lost("read", found["parts"], parts)
         _refuse_lost("write", found["rows"] - found["ends"], found["told"])
-        look.rows, look.markers = look.rows + found["rows"], look.markers + found["markers"]
+        look.rows += found["rows"]
+        markers = (each.partition(" ") for each in found["markers"])
+        look.markers += [Marker(int(place), kind) for place, _, kind in markers]
+        look.given += found["given"]
+        look.nameless += found["nameless"]
         self.kept.rows[-1] = look.rows
 
     # --- comparing -----------------------------------------------------------------------------------------
@@ -419,16 +450,17 @@ class _Audit:
     def _compare(self, look: _Look) -> None:
         """Judge the rows of a look: those of its own, or of ZooKeeper its own and of the log an earlier look's."""
         source = look.records or look
-        dropped = dropped_ranges(markers_of(self._inputs(source))) if source.markers else []
+        dropped = dropped_ranges(source.markers)
         if look.subjects is None:
-            refuse_ids_given_twice(self._inputs(source), dropped, self.kept.tasks)
+            refuse_ids_given_twice(self._inputs(source), dropped, self.kept.tasks, look.given)
         scans = [(each, Observation()) for each in ([look] if look.records is None else [look, source])]
         rows = [self._inputs(each).observe(seen, F.count(F.lit(1)).alias("rows")) for each, seen in scans]
         both = rows[0]
         if look.records is not None:
             of_log = F.col("side").isin(LOG, BESIDE)
             both = rows[0].where(~of_log).unionAll(rows[1].where(of_log))
-        wanted = with_subjects(committed(both, dropped), self._inputs(source), self.kept.tasks)
+        told, nameless = committed(both, dropped), source.nameless > 0
+        wanted = with_subjects(told, self._inputs(source), self.kept.tasks, nameless=nameless)
         if look.subjects is not None:
             wanted = wanted.join(F.broadcast(look.subjects), "subject", "left_semi").select(*wanted.columns)
         given, judged = Observation(), Observation()

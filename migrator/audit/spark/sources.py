@@ -14,24 +14,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Final, assert_never
 
 import msgspec
 import pyarrow as pa
 
 from migrator.audit.fingerprints import SecretFingerprints
-from migrator.audit.log_fold import RecordRow, record_rows, unreadable_records
+from migrator.audit.log_fold import NAMING_RECORDS, RecordRow, record_rows, unreadable_records
 from migrator.audit.log_plan import LogSplit, read_split
 from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
 from migrator.audit.passwords import PasswordReader, Secrets
 from migrator.audit.rows import (
-    HOLD_SECRETS,
     TOPIC_SUBJECT,
     SideRow,
     facts_text,
     not_read,
 )
+from migrator.audit.spark.topic_rows import ReadTopic, topic_rows
+from migrator.audit.subjects import fingerprinted_facts
 from migrator.audit.zk_source import (
     Session,
     cluster_rows,
@@ -44,31 +44,34 @@ from migrator.audit.zk_source import (
     security_rows,
     subject_rows,
     topic_names,
-    topics_and_configs,
 )
 from migrator.findings.finding import FindingError
 from migrator.zk.pipeline import CONSIDERATE, ReadLimits
 from migrator.zk.session import ZkSession
 
-ROWS_PER_BATCH: Final = 10_000
-TOPICS_PER_RANGE_MAX: Final = 5_000
+ROWS_PER_BATCH: Final = 5_000
+TOPICS_PER_RANGE_MAX: Final = 50_000
+"""Each range lists the names of all topics first."""
 
 READERS_MAX: Final = 8
 """Sessions that one audit opens with ZooKeeper, however many tasks run side by side."""
+
+ROWS_BYTES_MAX: Final = 4 << 20
+"""About, of one batch of rows."""
 
 ZOOKEEPER, LOG, READ, BESIDE = 0, 1, 2, 3
 """The sides; READ is the last row of a task. BESIDE is the snapshot beside the log, in the same form."""
 
 INPUT_SCHEMA: Final = (
-    "side tinyint, subject string, place bigint, nth bigint, kind string, key string, text string, problem string"
+    "side tinyint, subject string, place bigint, nth bigint, kind string, key string, data binary, problem string"
 )
 """
-          ZooKeeper's rows    the log's rows                   READ
-place     mzxid               offset                           parts that the task was given
-nth       0                   as in `RecordRow`                rows in front of this one
-kind      family              type of the record               ""
-key       key                 id of the topic or the ACL       null
-text      facts               data of the record               null
+          ZooKeeper's rows    its topics        the log's rows                   READ
+place     mzxid               mzxid             offset of the first record       parts that the task was given
+nth       0                   which row of it   as in `RecordRow`                rows in front of this one
+kind      family              PACKED            as in `RecordRow`                ""
+key       key                 name              id of the topic or the ACL       null
+data      facts as JSON       `PackedTopic`     `PackedRecords`                  ids that the log gave in them
 """
 _INPUT_ARROW: Final = pa.schema(
     [
@@ -78,41 +81,71 @@ _INPUT_ARROW: Final = pa.schema(
         ("nth", pa.int64()),
         ("kind", pa.string()),
         ("key", pa.string()),
-        ("text", pa.string()),
+        ("data", pa.binary()),
         ("problem", pa.string()),
     ]
 )
 
-InputRow = tuple[int, str | None, int, int, str, str | None, str | None, str]
-Rows = Callable[[Session, ReadLimits, PasswordReader | None], Iterator[SideRow]]
+PACKED: Final = "topic with its partitions"
+
+InputRow = tuple[int, str | None, int, int, str, str | None, bytes | None, str]
+_PACK: Final = msgspec.msgpack.Encoder()
+
+Rows = Callable[[Session, ReadLimits, PasswordReader | None], Iterator[SideRow | ReadTopic]]
 
 
 # --- rows as Arrow ----------------------------------------------------------------------------------------
 
 
-def zookeeper_rows(rows: Iterable[SideRow], fingerprints: SecretFingerprints) -> Iterator[InputRow]:
+def zookeeper_rows(rows: Iterable[SideRow | ReadTopic], fingerprints: SecretFingerprints) -> Iterator[InputRow]:
     """The same rows for Spark; in families that hold secrets, each secret is a fingerprint."""
     for row in rows:
-        facts = row.facts
-        if facts is not None and row.family in HOLD_SECRETS:
-            facts = fingerprints.facts(facts)
-        text = None if facts is None else facts_text(facts)
-        yield ZOOKEEPER, row.subject, row.version, 0, row.family, row.key, text, row.problem
+        if isinstance(row, ReadTopic):
+            yield from _topic_rows(row, fingerprints)
+            continue
+        data = None if row.facts is None else _told(row, fingerprints).encode()
+        yield ZOOKEEPER, row.subject, row.version, 0, row.family, row.key, data, row.problem
+
+
+def _topic_rows(topic: ReadTopic, fingerprints: SecretFingerprints) -> Iterator[InputRow]:
+    subject, (first, *others) = TOPIC_SUBJECT + topic.name, topic.packs
+    if topic.config is not None:
+        told = _told(topic.config, fingerprints)
+        first = msgspec.structs.replace(first, config=told, config_mzxid=topic.config.version)
+    for nth, pack in enumerate((first, *others)):
+        yield ZOOKEEPER, subject, topic.mzxid, nth, PACKED, topic.name, _PACK.encode(pack), ""
+
+
+def _told(row: SideRow, fingerprints: SecretFingerprints) -> str:
+    return facts_text(fingerprinted_facts(row.family, row.facts or {}, fingerprints))
 
 
 def log_rows(rows: Iterable[RecordRow], side: int = LOG) -> Iterator[InputRow]:
     for row in rows:
-        subject = TOPIC_SUBJECT + row.name if row.subject is None and row.name is not None else row.subject
-        yield side, subject, row.offset, row.nth, row.type, row.topic_id, row.data, row.problem
+        yield side, row.subject, row.offset, row.nth, row.kind, row.id, row.data, row.problem
 
 
 def counted_batches(rows: Iterable[InputRow], parts: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, and behind them how many there were."""
-    remaining, read = iter(rows), 0
-    while chunk := list(islice(remaining, ROWS_PER_BATCH)):
+    """The rows of one task, and behind them how many there were, and which ids the log gave in them."""
+    read, given = 0, list[str]()
+    for chunk in _chunks(rows):
         read += len(chunk)
+        given += [row[5] or "" for row in chunk if row[0] == LOG and row[4] in NAMING_RECORDS]
         yield _batch(chunk)
-    yield _batch([(READ, None, parts, read, "", None, None, "")])
+    yield _batch([(READ, None, parts, read, "", None, " ".join(given).encode(), "")])
+
+
+def _chunks(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
+    chunk: list[InputRow] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row[6] or b"")
+        if len(chunk) == ROWS_PER_BATCH or size >= ROWS_BYTES_MAX:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _batch(rows: Sequence[InputRow]) -> pa.RecordBatch:
@@ -180,12 +213,12 @@ class ZkReading(msgspec.Struct, frozen=True):
 
 def _rows_of_part(
     part: ZkPart, session: Session, limits: ReadLimits, passwords: PasswordReader | None
-) -> Iterator[SideRow]:
+) -> Iterator[SideRow | ReadTopic]:
     match part:
         case TopicRange():
             topics = _within(topic_names(session), part)
             configs = _within(config_names(session, TOPIC_CONFIGS), part)
-            yield from topics_and_configs(session, topics, configs, limits)
+            yield from topic_rows(session, topics, configs, limits)
             yield from list_rows(session, session.lists_changed)
         case Others():
             brokers = config_names(session, BROKER_CONFIGS)

@@ -12,27 +12,45 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
 from migrator.audit.fingerprints import SecretFingerprints
+from migrator.audit.log_fold import record_rows
 from migrator.audit.normalise import TOPICS
 from migrator.audit.rows import SideRow, topic_subject
 from migrator.audit.spark import session as spark_session
 from migrator.audit.spark.classes import archive_path, making_archive
 from migrator.audit.spark.job import rehearse_a_look
-from migrator.audit.spark.sources import counted_batches, zookeeper_rows
+from migrator.audit.spark.sources import counted_batches, log_rows, zookeeper_rows
 from migrator.findings.finding import FindingError
+from migrator.wire.batch import build_batch, read_batch
+from migrator.wire.messages.metadata import RemoveTopicRecord, TopicRecord
+from migrator.wire.records import encode_record
+from migrator.wire.schema import Message
 
-END_TIMEOUT_S = 300.0
+SAMPLE_ID: Final = b"id of the sample"
+
+END_TIMEOUT_S: Final = 300.0
 """The JVM writes the archive when it ends: 10 s of processor time, on a machine that others load, too."""
 
 
 def sample(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give two topics that the log does not have, for `mapInArrow`."""
+    """Give two topics, of which the log has one, for `mapInArrow`. The log's rows are of three splits: one of them only
+    tells an id, and the id is given twice.
+    """
+    fingerprints = SecretFingerprints()
     rows = [SideRow(TOPICS, name, topic_subject(name), {"topic_id": name}) for name in ("a", "b")]
-    yield from counted_batches(zookeeper_rows(rows, SecretFingerprints()), 1)
+    told: list[Message] = [TopicRecord("a", SAMPLE_ID), RemoveTopicRecord(SAMPLE_ID), TopicRecord("a", SAMPLE_ID)]
+    batches = [
+        read_batch(build_batch(base_offset=offset, leader_epoch=1, timestamp_ms=0, values=[encode_record(each, 0)]))
+        for offset, each in enumerate(told)
+    ]
+    of_log = (row for batch in batches for row in log_rows(record_rows([batch], fingerprints)))
+    yield from counted_batches(chain(zookeeper_rows(rows, fingerprints), of_log), 1)
 
 
 def train(archive: Path) -> bool:

@@ -20,7 +20,7 @@ PLANT = Difference(TOPICS, "orders", "id", "changed", "one", "another")
 FORGED = Difference(TOPICS, "a\nb\x1b[31m", "id", "changed", "one", "another")
 
 UNREAD = AUDIT_CANNOT_READ.error(what="x", reason="y")
-RULES = {"zk": {}, "kraft": {}, "producer_id_margin": 0, "copied_zxid": 1, "read": "", "tasks": 1}
+RULES = {"zk": {}, "kraft": {}, "producer_id_margin": 0, "copied_zxid": 1, "read": "", "tasks": 1, "layout": 2}
 ONE_LOOK = {"records_of": [1], "rows": [5], "windows": [None], "beside": [-1]}
 
 
@@ -156,8 +156,10 @@ def test_an_audit_without_inputs_is_not_judged_again(
         ("{", "audit.json: "),
         (json.dumps({**RULES, **ONE_LOOK}), "look-1/inputs is gone"),
         (json.dumps({**RULES, "read": "/nowhere/read"}), "/nowhere/read is gone"),
+        (json.dumps({**RULES, "layout": 1}), "another release kept it: its rows have layout 1"),
+        (json.dumps({key: told for key, told in RULES.items() if key != "layout"}), "its rows have layout 1"),
     ],
-    ids=["damaged", "without inputs", "without what the rehearsal read"],
+    ids=["damaged", "without inputs", "without what the rehearsal read", "another layout", "before layouts were told"],
 )
 def test_inputs_that_are_gone_are_named_before_anything_is_judged(
     manifest: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

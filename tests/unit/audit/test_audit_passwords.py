@@ -102,9 +102,8 @@ def test_a_wrong_decoder_does_not_pass_the_spark_audit(copied: tuple[FakeEnsembl
     records = map(decode_record, copy.values())
     (record,) = (each for each in records if getattr(each, "name", "") == KEY)
     in_log = {(each.family, each.key): each for each in spark_rows(record, fingerprints)}
-    (told,) = judge_subject(
-        "broker/1", [ZkRow(row[4], row[5] or "", row[6], row[2], "") for row in fingerprinted], in_log, RULES
-    )
+    of_zookeeper = [ZkRow(row[4], row[5] or "", (row[6] or b"").decode(), row[2], "") for row in fingerprinted]
+    (told,) = judge_subject("broker/1", of_zookeeper, in_log, RULES)
     assert (told.outcome, [each.field_ for each in told.differences]) == ("different", [KEY])
 
 

@@ -10,7 +10,7 @@ import pytest
 from migrator.audit.compare import AuditReport, Comparison, ExpectedDifferences, KeyOutcome, judge, report
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.identity import refuse_foreign_log, refuse_nothing_compared
-from migrator.audit.log_fold import Fold, record_rows
+from migrator.audit.log_fold import Fold, held_records, packed_records, record_rows
 from migrator.audit.log_plan import plan_log
 from migrator.audit.normalise import PARTITIONS, LogFacts, zk_state
 from migrator.audit.quick import facts_of
@@ -44,7 +44,8 @@ def spark_rows(record: Message, fingerprints: SecretFingerprints | None = None) 
     batch = read_batch(build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(record, 0)]))
     fold = Fold()
     for row in record_rows([batch], fingerprints or SecretFingerprints()):
-        fold.take(row.offset, row.type, row.data or "", row.subject or "")
+        for held in held_records(packed_records([row.data or b""])):
+            fold.take(held.offset, held.decoded(), row.subject or "")
     return list(fold.rows())
 
 

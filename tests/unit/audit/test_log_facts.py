@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.audit.fingerprints import SecretFingerprints
-from migrator.audit.log_fold import Fold, record_rows
+from migrator.audit.log_fold import Fold, held_records, packed_records, record_rows
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, LogFacts, id_text
-from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT, SideRow, topic_subject
+from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT, SideRow
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch, read_batch
@@ -285,13 +286,16 @@ def folded_by_subject(history: Sequence[Message], fingerprints: SecretFingerprin
     values = [encode_record(record, versions.get(type(record), 0)) for record in history]
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
     rows = list(record_rows([read_batch(data)], fingerprints))
-    names = {row.topic_id: topic_subject(row.name) for row in rows if row.name is not None}
-    names |= {row.topic_id: row.subject for row in rows if row.topic_id is not None and row.subject is not None}
-    folds: dict[str, Fold] = {}
+    names = {row.id: row.subject for row in rows if row.subject is not None}
+    packed: defaultdict[str, list[bytes]] = defaultdict(list)
     for row in rows:
-        subject = row.subject or names[row.topic_id]
-        folds.setdefault(subject, Fold()).take(row.offset, row.type, row.data or "", subject)
-    return [row for fold in folds.values() for row in fold.rows()]
+        packed[row.subject or names[row.id] or ""].append(row.data or b"")
+    folds: list[Fold] = []
+    for subject, data_of_it in packed.items():
+        folds.append(Fold())
+        for held in held_records(packed_records(data_of_it)):
+            folds[-1].take(held.offset, held.decoded(), subject)
+    return [row for fold in folds for row in fold.rows()]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +333,8 @@ def test_a_fold_stops_at_a_record_that_does_not_fit_and_says_where() -> None:
     data = build_batch(base_offset=40, leader_epoch=1, timestamp_ms=0, values=[encode_record(change, 1)])
     (row,) = record_rows([read_batch(data)], SecretFingerprints())
     fold = Fold()
-    fold.take(row.offset, row.type, row.data or "", UNKNOWN_TOPIC_SUBJECT + str(row.topic_id))
+    (held,) = held_records(packed_records([row.data or b""]))
+    fold.take(held.offset, held.decoded(), UNKNOWN_TOPIC_SUBJECT + str(row.id))
     (told,) = fold.rows()
     assert told.family == ""
     assert told.key == "the log at offset 40"

@@ -136,7 +136,7 @@ def test_the_last_row_of_a_task_says_what_the_task_gave(monkeypatch: pytest.Monk
 
 
 def test_a_small_audit_is_one_task_and_a_large_one_is_cut_by_its_records() -> None:
-    assert [_tasks(147, 12, 2), _tasks(SMALL, 1, 2), _tasks(1_200_000, 100_000, 2)] == [1, 2, 24]
+    assert [_tasks(147, 12, 2), _tasks(SMALL, 1, 2), _tasks(1_200_000, 100_000, 2)] == [1, 2, 6]
 
 
 def test_equal_keys_of_a_subject_that_differs_are_counted_with_it_and_others_together() -> None:
