@@ -47,6 +47,7 @@ class LogSplit(msgspec.Struct, frozen=True):
 
     snapshot_offset: the last offset that the snapshot stands for when the file is one, else -1.
     beside: it is of the snapshot beside the log, and no part of the log.
+    data: these bytes, where who reads them does not see the file.
     """
 
     file: str
@@ -54,6 +55,7 @@ class LogSplit(msgspec.Struct, frozen=True):
     end: int
     snapshot_offset: int = -1
     beside: bool = False
+    data: bytes | None = None
 
 
 class LogPlan(msgspec.Struct, frozen=True):
@@ -164,6 +166,8 @@ def read_split(split: LogSplit) -> Iterator[Batch]:
 
 def bytes_of(split: LogSplit) -> bytes:
     """Raises Z2K-5001, with what the system said as its cause."""
+    if split.data is not None:
+        return split.data
     try:
         with open(split.file, "rb") as file:
             file.seek(split.start)

@@ -9,15 +9,25 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pyspark
+import pytest
 
+import migrator
+from migrator.audit.run import run_audit
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper
+from migrator.node.tools.rehearsal import rehearse
+from migrator.zk.multi import Multi, SetData
+from migrator.zk.pipeline import UNLIMITED
+from migrator.zk.session import ZkSession
 from tests.e2e.test_audit_engines import ENCODER, Cluster, seeded
 from tests.e2e.test_cli import a_controller_file
+from tests.support.seeded_tree import SeededTree, config_json, state_json
 
 PROTECTED = {
     "spark.authenticate": "true",
@@ -91,11 +101,8 @@ def a_spark_cluster(
                         *place,
                     )
                 )
-                wait_until(
-                    lambda of_worker=of_worker: registered(of_worker, "Successfully registered"),
-                    name="worker",
-                    deadline_s=REGISTERS_IN_S,
-                )
+                why_not = partial(registered, of_worker, "Successfully registered")
+                wait_until(why_not, name="worker", deadline_s=REGISTERS_IN_S)
             yield master
 
 
@@ -160,7 +167,7 @@ def test_an_audit_sends_nothing_to_a_spark_cluster_in_clear_and_runs_on_one_that
 
 
 def test_workers_that_see_no_file_of_the_driver_audit_as_one_process_does(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    laboratory: Laboratory, tmp_path: Path
 ) -> None:
     """Neither the log, nor what the driver writes, nor the package: two workers on hosts of their own, in effect."""
     if not may_hide():
@@ -169,19 +176,26 @@ def test_workers_that_see_no_file_of_the_driver_audit_as_one_process_does(
     (driver / "temporary").mkdir(parents=True)
     zookeeper = ZooKeeper(laboratory)
     zookeeper.start()
-    cluster = seeded(zookeeper, driver, chroot="")
-    package = Path(migrator.__file__).parent
+    tree = SeededTree(topics=1_500, partitions=8)  # more than one task audits
+    cluster = Cluster(zookeeper.hosts, driver / "log", driver)
     with ZkSession(cluster.connect) as session:
-        changed = SetData("/config/topics/t-0001", config_json({"retention.ms": "5"}))
-        assert session.apply(Multi((changed,))).applied
-    monkeypatch.setattr(spark_job, "SMALL", 0)
-    alone = run_audit(cluster.connect, str(cluster.log), engine="quick", master="", out=None, passwords=ENCODER)
+        tree.seed(session)
+        rehearse(session, cluster.log, UNLIMITED)
+        for operation in (
+            SetData(f"/config/topics/{tree.name(8)}", config_json({"retention.ms": "5"})),
+            SetData(f"/brokers/topics/{tree.name(700)}/partitions/3/state", state_json(leader=2)),
+        ):
+            assert session.apply(Multi((operation,))).applied
+    alone = run_audit(cluster.connect, str(cluster.log), engine="quick", master="", out=None)
+    assert len(alone.differences) == 2 + 1  # the version of the state, too
+    package = Path(migrator.__file__).parent
     with a_spark_cluster(laboratory, tmp_path / "spark", PROTECTED, workers=2, hidden=[driver, package]) as master:
         ran = audited(cluster, master, tmp_path / "spark" / "conf", None, driver / "temporary")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     report = json.loads(ran.stdout)
-    assert [(each["family"], each["key"], each["field"]) for each in report["differences"]] == [
-        (each.family, each.key, each.field_) for each in alone.differences
-    ]
-    assert report["families"] == [msgspec.structs.asdict(each) for each in alone.families]
+    told = {(each["family"], each["key"], each["field"], each["kind"]) for each in report["differences"]}
+    assert told == {(each.family, each.key, each.field_, str(each.kind)) for each in alone.differences}
+    assert {each["family"]: each for each in report["families"]} == {
+        each.family: msgspec.to_builtins(each) for each in alone.families
+    }
     zookeeper.stop()

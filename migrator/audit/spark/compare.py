@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -26,6 +27,7 @@ from migrator.audit.log_fold import Fold, HeldRecord, PackedRecords, held_record
 from migrator.audit.log_states import NO_OFFSET, OffsetRange
 from migrator.audit.normalise import FAMILIES, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, KnownPartitions, LogFacts
 from migrator.audit.rows import TOPIC_SUBJECT, WHOLE_SIDE, SideRow, facts_text
+from migrator.audit.spark.shipped import here
 from migrator.audit.spark.sources import BESIDE, LOG, PACKED, ZOOKEEPER, InputRow
 from migrator.audit.spark.topic_rows import PackedTopic, assigned_in, unpacked
 from migrator.audit.subjects import Agreed, JudgedKey, ZkRow, judge_subject, moved_keys
@@ -88,6 +90,8 @@ class SubjectJudge:
         self._agreed = Agreed()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._rules.read:
+            self._rules = replace(self._rules, read=here(self._rules.read))
         taken = 0
         equal: Counter[str] = Counter()
         given: Counter[tuple[str, str]] = Counter()

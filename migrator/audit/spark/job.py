@@ -11,10 +11,11 @@ Out:  an `AuditReport`; in the directory, for each look, Parquet files of what w
 Elsewhere: reading (sources.py), bringing together (fold.py), judging (compare.py).
 A look is two passes: both sides into `inputs`, and `inputs` shuffled by subject into `judged`. Counts come by
 observation. Every row that was written has to be read again and judged, or the look says nothing (Z2K-2201): lost
-files, or a directory that the executors do not share, would pass for two sides without anything.
+files would pass for two sides without anything.
 What Spark spills is deleted at the end: raw records may hold secrets, and the Parquet files do not. Nothing here
 collects rows: the driver sees counts, transaction markers, ids, what could not be read, and the first differences. With
-a master that is not `local[...]` the directory has to be on storage that all executors share.
+a master that is not `local[...]` executors need no file of the driver's (shipped.py), unless an audit is kept: then
+its directory has to be on storage that all of them share.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -78,7 +79,9 @@ from migrator.audit.spark.fold import (
     together,
     with_subjects,
 )
-from migrator.audit.spark.session import spark_session
+from migrator.audit.spark.kept_rows import KeptRows, RowsInFiles, RowsWithExecutors
+from migrator.audit.spark.session import is_local, spark_session
+from migrator.audit.spark.shipped import ship_file, with_bytes
 from migrator.audit.spark.sources import (
     BESIDE,
     INPUT_SCHEMA,
@@ -115,9 +118,6 @@ SETTINGS: Final = {
 COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Of a small audit: to generate and compile code for few rows takes longer than the rows."""
-
-PARQUET: Final = {"parquet.enable.dictionary#data": "false"}
-"""No two rows say the same."""
 
 _UNREAD: Final = f"problem != '' and (side = {LOG} or kind = '{WHOLE_SIDE}')"
 _SEEN: Final = (
@@ -209,6 +209,7 @@ class _Work:
     tree: dict[str, Any]
     names: list[str]
     log: _LogInput
+    keeps: bool
 
 
 @contextmanager
@@ -223,7 +224,7 @@ def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
         log = _LogInput(request.kraft, fingerprints)
         log.look(mirrored)
         clock.lap("plan")
-        yield _Work(directory, scratch, clock, tree, names, log)
+        yield _Work(directory, scratch, clock, tree, names, log, keeps=out is not None)
 
 
 def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditReport:
@@ -235,7 +236,11 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
     reading = ZkReading.shared(
         request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
     )
-    audit = _Audit(spark, work.directory, kept, work.clock)
+    remote = not is_local(spark.sparkContext.master or "")
+    if remote and rules.read:
+        ship_file(spark.sparkContext, rules.read)
+    rows = RowsWithExecutors() if remote and not work.keeps else RowsInFiles(spark)
+    audit = _Audit(spark, work.directory, kept, work.clock, rows, ships=remote)
     audit.look_at_all(reading, work.names, log, offsets)
     while audit.wants_another_look():
         time.sleep(request.settle_s)  # the cluster lives: what differed may have been on its way
@@ -252,7 +257,7 @@ def _tasks(records: int, topics: int, cores: int) -> int:
 
 def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any, tasks: int = 1) -> AuditReport:
     """One look at rows that a function for `mapInArrow` makes: whatever an audit of so many tasks loads is loaded."""
-    audit = _Audit(spark, directory, ReplayManifest({}, {}, 0, NOT_A_COPY, "", tasks), _Clock())
+    audit = _Audit(spark, directory, ReplayManifest({}, {}, 0, NOT_A_COPY, "", tasks), _Clock(), RowsInFiles(spark))
     look = audit._next_look()
     audit._keep_inputs(look, spark.range(0, 1, 1, 1).mapInArrow(rows, INPUT_SCHEMA), 1)
     audit._compare(look)
@@ -271,7 +276,7 @@ def replay(directory: Path, *, master: str = "local[*]", out: Path | None = None
     with _directory(out) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
         clock.lap("session")
         empty = msgspec.structs.replace(kept, records_of=[], rows=[], windows=[], beside=[])
-        audit = _Audit(spark, again, empty, clock)
+        audit = _Audit(spark, again, empty, clock, RowsInFiles(spark))
         beside = kept.beside or [-1] * len(kept.rows)  # of an audit before snapshots were looked at
         looks = zip(kept.records_of, kept.rows, kept.windows, beside, strict=True)
         for number, (records_of, rows, window, offset) in enumerate(looks, 1):
@@ -322,18 +327,20 @@ class _Look:
     counts: Counts = field(default_factory=Counter)
 
     @property
-    def judged(self) -> str:
-        return str(self.directory / "judged")
+    def judged(self) -> Path:
+        return self.directory / "judged"
 
 
 @dataclass(slots=True)
 class _Audit:
-    """The looks of one audit, made one behind the other."""
+    """The looks of one audit, made one behind the other. ships: executors see no file of the log."""
 
     spark: SparkSession
     directory: Path
     kept: ReplayManifest
     clock: _Clock
+    rows: KeptRows
+    ships: bool = False
     looks: list[_Look] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -353,13 +360,13 @@ class _Audit:
         self.kept.elections = log.plan.epoch
         self.kept.stands_still = low is not None and behind_ms(log.plan, low) > STANDS_STILL_MS
         parts = plan_parts(names, min(self.kept.tasks, READERS_MAX))
-        reader = PartReader(reading, parts, [*log.plan.splits, *log.plan.beside])
+        reader = PartReader(reading, parts, self._sent([*log.plan.splits, *log.plan.beside]))
         self._note_beside(look, log.plan.beside_offset)
         self._keep_inputs(look, self._read(reader), len(reader))
         if offsets is not None and low is not None:
             behind, high = offsets.read_behind()
             if behind:
-                reader = PartReader(reading, [], behind)
+                reader = PartReader(reading, [], self._sent(behind))
                 self._keep_inputs(look, self._read(reader), len(reader))
             self._note_window(look, offsets.window(low, high.offset))
         self.clock.lap("read")
@@ -382,7 +389,7 @@ class _Audit:
             log.look(high)
             self._note_window(look, offsets.window(low, high.offset))
         if log.moved:
-            reader = PartReader(reading, [], [*log.plan.splits, *log.plan.beside])
+            reader = PartReader(reading, [], self._sent([*log.plan.splits, *log.plan.beside]))
             self._keep_inputs(look, self._read(reader), len(reader))
             self._note_beside(look, log.plan.beside_offset)
         else:
@@ -423,6 +430,9 @@ class _Audit:
     def _note_window(self, look: _Look, window: OffsetRange | None) -> None:
         look.window = self.kept.windows[-1] = window
 
+    def _sent(self, splits: Sequence[LogSplit]) -> Sequence[LogSplit]:
+        return with_bytes(splits) if self.ships else splits
+
     def _read(self, reader: PartReader) -> DataFrame:
         """One task for each input, or one for all where that is enough; without any, none."""
         tasks = 1 if self.kept.tasks == 1 else max(1, len(reader))
@@ -432,7 +442,7 @@ class _Audit:
         """More rows of a look. parts: how many the tasks were given, all of which have to say that they were read."""
         seen = Observation()
         observed = rows.observe(seen, *map(F.expr, _SEEN))
-        observed.write.mode("append").options(**PARQUET).parquet(str(look.inputs))
+        self.rows.add(look.inputs, observed)
         found = seen.get
         if found["unread"]:
             _refuse_unread(self._inputs(look).where(_UNREAD).select(F.concat_ws(": ", "key", "problem")))
@@ -477,7 +487,7 @@ class _Audit:
         judge = SubjectJudge(rules, look.window, look.beside)
         verdicts = together(wanted, self.kept.tasks).mapInArrow(judge, JUDGED_SCHEMA)
         columns = [column.alias(name) for name, column in counting().items()]
-        verdicts.observe(judged, *columns).write.parquet(look.judged)
+        self.rows.add(look.judged, verdicts.observe(judged, *columns))
         for each, seen in scans:
             _refuse_lost("read", seen.get["rows"], each.rows)
         look.counts = counted(judged.get["given"])
@@ -543,10 +553,10 @@ class _Audit:
     # --- Parquet -------------------------------------------------------------------------------------------
 
     def _inputs(self, look: _Look) -> DataFrame:
-        return self.spark.read.schema(INPUT_SCHEMA).parquet(str(look.inputs))
+        return self.rows.at(look.inputs, INPUT_SCHEMA)
 
     def _judged(self, look: _Look) -> DataFrame:
-        return self.spark.read.schema(JUDGED_SCHEMA).parquet(look.judged)
+        return self.rows.at(look.judged, JUDGED_SCHEMA)
 
 
 def _by_outcome(found: Counts) -> dict[str, int]:

@@ -30,6 +30,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from migrator.audit.spark.classes import using_archive
+from migrator.audit.spark.shipped import ship_package
 from migrator.findings.audit import SPARK_FAILED, SPARK_IN_CLEAR
 from migrator.findings.finding import FindingError
 
@@ -82,6 +83,8 @@ def started(master: str, scratch: Path, java_options: str) -> SparkSession:
         _refuse_in_clear(master, SparkConf(_jvm=gateway.jvm))
     with _kept_interrupt_handler():
         context = SparkContext(conf=configuration, gateway=gateway)
+    if not is_local(master):
+        ship_package(context, scratch)
     return SparkSession(context)
 
 
@@ -115,7 +118,6 @@ def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
         "spark.local.dir": str(scratch),
         "spark.log.level": "ERROR",
         "spark.master": master,
-        "spark.python.daemon.module": DAEMON,
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # it is ten questions to the JVM for each column
         "spark.speculation": "false",
         "spark.sql.adaptive.enabled": "false",
@@ -129,6 +131,7 @@ def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
+            "spark.python.daemon.module": DAEMON,  # elsewhere this package comes with the first task
             "spark.driver.extraJavaOptions": f"{SHORT_RUN} {METASPACE} {QUIET} {_temporary_files()}{java_options}",
         }
     return SparkConf().setAll(list(settings.items()))
