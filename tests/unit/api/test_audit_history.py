@@ -37,7 +37,8 @@ def run(*words: str) -> int:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "Missing option '-z' / '--zookeeper'"),
+        ((), "Missing option '--kraft'"),
+        (("--kraft", "/log"), "name one of --zookeeper and --zookeeper-files"),
         (("-z", "zk:2181"), "Missing option '--kraft'"),
         (("dif", "a", "b"), "Did you mean 'diff'?"),
         (("-z", "zk:2181", "--kraft", "/log", "diff", "a", "b"), "options of an audit are not for diff"),

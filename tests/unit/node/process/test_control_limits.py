@@ -167,8 +167,8 @@ def test_no_body_is_read_without_a_token_and_no_head_over_the_limit(tmp_path: Pa
 
 
 def test_a_connection_with_several_requests_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its clocks end with their parts: together the requests take longer than a head may."""
-    monkeypatch.setattr(control, "LIMITS", bounded_port.PortLimits(connections=8, code="", head_s=0.5, body_s=0.5))
+    """Its clocks end with their parts: together the requests take longer than a head may, and each a third of it."""
+    monkeypatch.setattr(control, "LIMITS", bounded_port.PortLimits(connections=8, code="", head_s=1.5, body_s=1.5))
 
     def story(port: int) -> list[bytes]:
         answers = []
@@ -177,7 +177,7 @@ def test_a_connection_with_several_requests_lives_on(tmp_path: Path, monkeypatch
                 connection.sendall(b"POST /v1/rollback HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n")
                 answers.append(answer_on(connection)[:12])
                 connection.sendall(b"{}")
-                time.sleep(0.3)
+                time.sleep(0.5)
         return answers
 
     assert with_port(tmp_path, story) == [b"HTTP/1.1 401"] * 4
