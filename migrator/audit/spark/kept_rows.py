@@ -29,7 +29,7 @@ class KeptRows(Protocol):
 
 
 class RowsInFiles:
-    """In a directory that every executor sees. A replay finds them there."""
+    """Keeps them in a directory that every executor sees. A replay finds them there."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -42,7 +42,7 @@ class RowsInFiles:
 
 
 class RowsWithExecutors:
-    """On their own disks, encrypted as `spark.io.encryption.enabled` says, until the session ends."""
+    """Leaves them on the executors' disks until the session ends, encrypted as `spark.io.encryption.enabled` says."""
 
     def __init__(self) -> None:
         self._rows: defaultdict[Path, list[DataFrame]] = defaultdict(list)

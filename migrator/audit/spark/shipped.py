@@ -16,7 +16,6 @@ from typing import Final
 from msgspec.structs import replace
 from pyspark import SparkContext, SparkFiles
 
-import migrator
 from migrator.audit.log_plan import LogSplit, bytes_of
 
 PACKAGE_FILE: Final = "zk2kraft-package.zip"
@@ -26,7 +25,7 @@ SHIPPED_MAX: Final = 1 << 30
 
 def ship_package(context: SparkContext, scratch: Path) -> None:
     """Executors import what this process runs, whatever is installed there."""
-    home = Path(migrator.__file__).parent
+    home = Path(__file__).parents[2]
     file = scratch / PACKAGE_FILE
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
         for source in sorted(home.rglob("*.py")):
