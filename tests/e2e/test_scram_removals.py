@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 import pytest
@@ -17,7 +18,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 from migrator.audit.log_check import check_logs
 from migrator.lab.kraft import KraftCluster, Whose
 from migrator.lab.ours import OurController
+from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from tests.e2e.support import wait_for
 
 pytestmark = pytest.mark.lab
@@ -42,9 +45,9 @@ def known(cluster: KraftCluster) -> list[str]:
     return sorted(asked.result(ANSWER_S))
 
 
-def with_users(laboratory: Laboratory, whose: Whose) -> KraftCluster:
-    """Some were set, and some of them removed; no snapshot was written yet."""
-    cluster = KraftCluster(laboratory, whose, controllers=1, brokers=1)
+def with_users(laboratory: Laboratory, whose: Whose, extra: Mapping[str, Value] | None = None) -> KraftCluster:
+    """Some were set, and some of them removed; no snapshot was written yet. extra: of the controller."""
+    cluster = KraftCluster(laboratory, whose, controllers=1, brokers=1, controller_extra=extra)
     cluster.start()
     for user in USERS:
         alter(cluster, UserScramCredentialUpsertion(user, ScramCredentialInfo(SHA_256, 4096), b"secret"))
@@ -68,6 +71,30 @@ def test_k28_a_broker_that_replays_our_log_knows_every_user_that_is_left(laborat
     (controller,) = cluster.controllers
     assert isinstance(controller, OurController)
     assert check_logs([controller.metadata_log]).exit_code == 0
+
+
+def test_k28_a_stock_controller_that_goes_on_with_our_log_keeps_them_in_its_snapshots(laboratory: Laboratory) -> None:
+    """As after REPLACING_CONTROLLERS: what its loader made of our log is what it writes, and begins with later."""
+    cluster = with_users(laboratory, Whose.OURS, {"metadata.log.max.snapshot.interval.ms": 2_000})
+    (ours,) = cluster.controllers
+    ours.stop()
+    stock = StockController(laboratory, ours.spec, cluster.cluster_id)
+
+    def why_no_snapshot() -> str | None:
+        return None if any(stock.metadata_log.glob("*.checkpoint")) else "no snapshot"
+
+    for _ in range(2):
+        stock.start()
+        stock.wait_ready()
+        alter(cluster, UserScramCredentialUpsertion("late", ScramCredentialInfo(SHA_256, 4096), b"secret"))
+        wait_for(why_no_snapshot, "it wrote a snapshot")
+        stock.stop()
+    stock.start()
+    stock.wait_ready()
+    restart_broker(cluster)
+    assert known(cluster) == ["late", *LEFT]
+    alter(cluster, UserScramCredentialDeletion(LEFT[0], SHA_256))
+    wait_for(lambda: None if known(cluster) == ["late", *LEFT[1:]] else "not yet", "a removal by stock is known")
 
 
 def test_k28_of_kafka_s_own_log_it_is_told_whom_a_restart_loses(laboratory: Laboratory) -> None:
