@@ -126,7 +126,14 @@ def test_a_clean_cluster_may_go(cluster: Place) -> None:
     features = document.pop("features")
     assert (features["case"], features["effective"]) == ("C", None)
     assert [each["name"] for each in features["nodes"]] == ["broker 1", "broker 2", "broker 3"]
-    assert document == {"exit": 0, "topics": 4, "partitions": 8, "brokers": [1, 2, 3], "findings": []}
+    assert document == {
+        "exit": 0,
+        "topics": 4,
+        "partitions": 8,
+        "brokers": [1, 2, 3],
+        "tiered_topics": 0,
+        "findings": [],
+    }
     assert ran.stderr == ""
 
 
