@@ -208,7 +208,7 @@ def audit_now(
     ] = None,
     chroot: Annotated[str, typer.Option(help="with --zookeeper-files: where Kafka is in it, such as /kafka")] = "",
     engine: Annotated[
-        str | None, typer.Option(help="spark or quick; absent: spark where it is installed, quick for files")
+        str | None, typer.Option(help="spark or quick; files are read by quick", show_default=default_engine())
     ] = None,
     master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
     out: Annotated[Path | None, typer.Option(help="where the audit keeps its inputs and its result")] = None,

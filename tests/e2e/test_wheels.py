@@ -103,7 +103,7 @@ def test_it_is_small_and_says_what_is_missing(installed: Installed) -> None:
     assert audit.returncode != 0
     assert AUDIT_CANNOT_READ.code in audit.stdout + audit.stderr
     assert "pip install 'zk2kraft[spark]'" in audit.stdout + audit.stderr
-    assert "[default: quick]" in installed.run("audit", "--help").stdout
+    assert "[default: (quick)]" in installed.run("audit", "--help").stdout
 
 
 def test_check_serve_and_a_controller_run_from_it(installed: Installed, tmp_path: Path) -> None:
