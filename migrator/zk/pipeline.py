@@ -67,7 +67,7 @@ class ReadLimits:
 
 
 UNLIMITED: Final = ReadLimits()
-CONSIDERATE: Final = ReadLimits(in_flight=4, per_second=150_000)
+CONSIDERATE: Final = ReadLimits(in_flight=2, per_second=150_000)
 """The default of `check`, `rehearse` and `audit`: a live ensemble keeps most of its capacity."""
 
 
