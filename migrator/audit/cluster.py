@@ -41,7 +41,7 @@ ABOVE: Final = "controller_epoch"
 """A field of a partition's facts, only where its state was written by a later controller than there ever was."""
 
 LIST: Final = "access list"
-"""The only field of a znode that this process may read and not write."""
+"""The only field of a znode that nobody may write, or not this process with its login."""
 
 FIRST_CONTROLLER_EPOCH: Final = 1
 """No controller ever had a lower one."""
@@ -129,7 +129,7 @@ def contradictions(key: str, zookeeper: Facts | None, log: Facts | None) -> tupl
     """Field, kind, what ZooKeeper says and what the log says; None where they go together. kind: as in `Difference`."""
     tree = zookeeper or {}
     if LIST in tree:
-        return LIST, "changed", tree[LIST], f"one that lets this process write it, too ({ZNODE_GUARDED.code})"
+        return LIST, "changed", tree[LIST], f"one that lets a controller write it ({ZNODE_GUARDED.code})"
     if key == MIGRATION_STATE:
         return _state(tree, MigrationState.NONE if log is None else log["state"])
     if key == METADATA_VERSION and log is None:

@@ -78,7 +78,7 @@ class Session(ZnodeReader, Protocol):
     def children(self, path: str) -> list[str] | None: ...
     def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]: ...
     def sync(self, path: str = "/") -> None: ...
-    def guarded_by(self, path: str) -> str | None: ...
+    def unwritable(self, path: str) -> str | None: ...
     @property
     def lists_changed(self) -> list[str]: ...
 
@@ -268,9 +268,9 @@ def cluster_rows(session: Session) -> Iterator[SideRow]:
 
 
 def list_rows(session: Session, wanted: Iterable[str]) -> Iterator[SideRow]:
-    """One row of each of these znodes that this process may not write. wanted: paths."""
+    """One row of each of these znodes that nobody may write, or not this process with its login. wanted: paths."""
     for path in wanted:
-        guarded = session.guarded_by(path)
+        guarded = session.unwritable(path)
         if guarded is not None:
             yield SideRow(CLUSTER, path, subject_of(CLUSTER, path), {LIST: guarded})
 

@@ -266,9 +266,9 @@ SCRAM_AT_STAKE = Finding(
     code="Z2K-4224",
     says="A node that starts on this log may lose the SCRAM credentials of {users}.",
     means="Kafka 3.5 to 4.4 replay a removed credential wrongly where no other of its mechanism was known before, and "
-    "lose those that were set beside it (Z2K-5011). FINALIZING restarts every controller, and nothing leads back.",
-    remedy="Wait until every controller has a snapshot behind the removal, check each directory with `zk2kraft log "
-    "check`, and waive this code then. Remove no user until the migration is over.",
+    "lose those that were set beside it (Z2K-5011). No node is stopped for the migration meanwhile.",
+    remedy="Remove no more users. Follow this code's page: under zk2kraft controllers the log can be mended; under "
+    "stock controllers wait for snapshots, check each directory with `zk2kraft log check`, and waive this code then.",
 )
 
 STOCK_WRITES_NOTHING = Finding(

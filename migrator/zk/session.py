@@ -317,6 +317,19 @@ class ZkSession:
             return None
         return "; ".join(map(_entry_text, entries))
 
+    def unwritable(self, path: str) -> str | None:
+        """The access list of a znode that nobody may write, or somebody else although this session has a login; None
+        of any other. Who reads without a login cannot tell which logins brokers have.
+        """
+        guarded = self.guarded_by(path)
+        if guarded is None or self._has_login():
+            return guarded
+        entries, _ = self._ask_for(path, self._client.get_acls_async) or ((), None)
+        return None if any(each.perms & Permissions.WRITE for each in entries) else guarded
+
+    def _has_login(self) -> bool:
+        return any(name and scheme != "ip" for scheme, name in self._identities())
+
     def _is_ours(self, entry: Any) -> bool:
         return entry.perms == Permissions.ALL and (entry.id.scheme, entry.id.id) in self._identities()
 

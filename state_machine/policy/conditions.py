@@ -311,10 +311,8 @@ def no_credential_is_at_stake(road: FleetEvidence) -> Condition:
     shown, more = ", ".join(users[:USERS_SHOWN]), len(users[USERS_SHOWN:])
     shown += f" and {more} more" if more else ""
     said = f"a restart may lose the SCRAM credentials of {shown}" if users else "no restart loses any"
-    holds = not users and not road.log_problem
-    return or_waived(
-        road, Condition("no SCRAM credential is at stake", holds, _read(road, said), (SCRAM_AT_STAKE.code,))
-    )
+    holds, codes = not users and not road.log_problem, (SCRAM_AT_STAKE.code,) if users else ()
+    return or_waived(road, Condition("no SCRAM credential is at stake", holds, _read(road, said), codes))
 
 
 def snapshots_are_written(road: FleetEvidence) -> Condition:

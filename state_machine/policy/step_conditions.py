@@ -25,6 +25,7 @@ from state_machine.policy.conditions import (
     fleet_evidence_of,
     guards_are_proven,
     log_is_observed,
+    no_credential_is_at_stake,
     no_file_forbids_the_takeover,
     nothing_waits_for_restart,
     replicas_are_settled,
@@ -86,6 +87,10 @@ _TIERS: Final = _need(
     lambda evidence: controllers_take_tiers(fleet_evidence_of(evidence)),
     {When.WHOLE: "it is about files that were read before, and not about the node"},
 )
+_SCRAM: Final = _need(
+    lambda evidence: (no_credential_is_at_stake(fleet_evidence_of(evidence)),),
+    {When.WHOLE: "it is about the next start on this log, and the node that counts has started"},
+)
 _ELECTED: Final = _need(
     lambda evidence: (a_broker_is_controller(evidence),),
     {When.WHOLE: "the takeover may have begun as soon as the last broker was there"},
@@ -97,14 +102,14 @@ _SNAPSHOTS: Final = _need(
 
 _UNDER_STOCK: Final = (
     *(_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY),
-    *(_ANSWERS, _CLAIM, _FOLLOWS, _VOTERS, _GUARDS, _TIERS),
+    *(_ANSWERS, _CLAIM, _FOLLOWS, _VOTERS, _GUARDS, _TIERS, _SCRAM),
 )
 LISTS: Final[Mapping[Roll, tuple[Need, ...]]] = {
     Roll.JOIN: (_LATER, _LOG, _PRESENT, _ELECTED, _REPLICAS, _FILES, _TIERS, _RESTARTS, _SETTLED, _CANARY),
-    Roll.KRAFT: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _FOLLOWS, _TIERS, _RESTARTS),
+    Roll.KRAFT: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _FOLLOWS, _TIERS, _SCRAM, _RESTARTS),
     Roll.STOCK: _UNDER_STOCK,
     Roll.SOAK: (*_UNDER_STOCK, _SNAPSHOTS),
-    Roll.FINAL: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _KRAFT, _VOTERS, _TIERS),
+    Roll.FINAL: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _KRAFT, _VOTERS, _TIERS, _SCRAM),
 }
 """Steps forward. Their gates: BROKERS_JOINING, ROLLING_BROKERS, REPLACING_CONTROLLERS, SOAK, FINALIZING."""
 

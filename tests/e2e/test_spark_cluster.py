@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +23,13 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.node.tools.rehearsal import rehearse
+from migrator.wire.messages.metadata import ConfigRecord
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.session import ZkSession
 from tests.e2e.test_audit_engines import ENCODER, Cluster, seeded
 from tests.e2e.test_cli import a_controller_file
+from tests.support.kept_logs import with_records
 from tests.support.seeded_tree import SeededTree, config_json, state_json
 
 PROTECTED = {
@@ -125,11 +128,11 @@ def registered(log: Path, words: str) -> str | None:
 
 
 def audited(
-    cluster: Cluster, master: str, conf: Path, out: Path | None, temporary: Path | None = None
+    cluster: Cluster, master: str, conf: Path, out: Path | None, temporary: Path | None = None, *more: str
 ) -> subprocess.CompletedProcess[str]:
-    """temporary: of the driver."""
+    """temporary: of the driver. more: words of the command."""
     file = a_controller_file(conf.parent, password__encoder__secret=ENCODER.secret)
-    words = ("audit", "-z", cluster.connect, "--kraft", str(cluster.log), "--controller", str(file), "--json")
+    words = ("audit", "-z", cluster.connect, "--kraft", str(cluster.log), "--controller", str(file), "--json", *more)
     engine = ("--engine", "spark", "--master", master, *(() if out is None else ("--out", str(out))))
     return subprocess.run(
         [str(Path(sys.executable).with_name("zk2kraft")), *words, *engine],
@@ -186,15 +189,19 @@ def test_workers_that_see_no_file_of_the_driver_audit_as_one_process_does(
             SetData(f"/brokers/topics/{tree.name(700)}/partitions/3/state", state_json(leader=2)),
         ):
             assert session.apply(Multi((operation,))).applied
-    alone = run_audit(cluster.connect, str(cluster.log), engine="quick", master="", out=None)
-    assert len(alone.differences) == 2 + 1  # the version of the state, too
+    wrong = ConfigRecord(resource_type=2, resource_name=tree.name(12), name="retention.ms", value="7")
+    cluster = replace(cluster, log=with_records(cluster.log, driver / "planted", [wrong]))
+    alone = run_audit(cluster.connect, str(cluster.log), engine="quick", master="", out=None, allow_moved=True)
+    assert [each.key for each in alone.differences] == [tree.name(12)]
+    assert len(alone.expected) == 2 + 1 + 1  # the version of the state, and producer ids, which are ahead
     package = Path(migrator.__file__).parent
     with a_spark_cluster(laboratory, tmp_path / "spark", PROTECTED, workers=2, hidden=[driver, package]) as master:
-        ran = audited(cluster, master, tmp_path / "spark" / "conf", None, driver / "temporary")
+        ran = audited(cluster, master, tmp_path / "spark" / "conf", None, driver / "temporary", "--allow-moved")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     report = json.loads(ran.stdout)
     told = {(each["family"], each["key"], each["field"], each["kind"]) for each in report["differences"]}
     assert told == {(each.family, each.key, each.field_, str(each.kind)) for each in alone.differences}
+    assert len(report["expected"]) == len(alone.expected), "executors have what the rehearsal read"
     assert {each["family"]: each for each in report["families"]} == {
         each.family: msgspec.to_builtins(each) for each in alone.families
     }

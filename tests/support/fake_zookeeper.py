@@ -231,6 +231,9 @@ class FakeSession(_ZkSession):
     def guarded_by(self, path: str) -> str | None:
         return self.ensemble.guards.get(path) if path in self.ensemble.nodes else None
 
+    def unwritable(self, path: str) -> str | None:
+        return self.guarded_by(path)
+
     def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
         return map(self.get, paths)
 

@@ -15,13 +15,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from migrator.wire.messages.metadata import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
 from migrator.wire.schema import Message
 
-SCRAM_KEYS: Final = frozenset({11, 22, 23})
+SCRAM_KEYS: Final = frozenset({11, 22, 23, 25})
 """Api keys of the records that count here, the second byte of a record's value."""
 
 Credential = tuple[int, str]
@@ -50,6 +51,8 @@ class ScramReplay:
                 self._set.discard((record.mechanism, record.name))
             case BeginTransactionRecord():
                 self._finish()
+            case AbortTransactionRecord():  # the delta of a transaction is thrown away
+                self._set, self._removed = set(), set()
 
     def begin_here(self) -> None:
         """A snapshot stands for all that was taken: a snapshot has no removals, and is replayed rightly."""

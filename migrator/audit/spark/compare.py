@@ -27,7 +27,7 @@ from migrator.audit.log_fold import Fold, HeldRecord, PackedRecords, held_record
 from migrator.audit.log_states import NO_OFFSET, OffsetRange
 from migrator.audit.normalise import FAMILIES, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, KnownPartitions, LogFacts
 from migrator.audit.rows import TOPIC_SUBJECT, WHOLE_SIDE, SideRow, facts_text
-from migrator.audit.spark.shipped import here
+from migrator.audit.spark.shipped import SentFile
 from migrator.audit.spark.sources import BESIDE, LOG, PACKED, ZOOKEEPER, InputRow
 from migrator.audit.spark.topic_rows import PackedTopic, assigned_in, unpacked
 from migrator.audit.subjects import Agreed, JudgedKey, ZkRow, judge_subject, moved_keys
@@ -79,19 +79,26 @@ _TOPIC: Final = msgspec.msgpack.Decoder(PackedTopic)
 class SubjectJudge:
     """Judges the rows of whole subjects for `mapInArrow`, and gives what became of their keys."""
 
-    def __init__(self, rules: ExpectedDifferences, window: OffsetRange | None = None, beside: int = -1) -> None:
+    def __init__(
+        self,
+        rules: ExpectedDifferences,
+        window: OffsetRange | None = None,
+        beside: int = -1,
+        sent: SentFile | None = None,
+    ) -> None:
         """window: of a dual-write, the offsets that ZooKeeper had while it was read. beside: the last offset that the
-        snapshot beside the log stands for; -1 without one.
+        snapshot beside the log stands for; -1 without one. sent: in place of the file that the rules name.
         """
         self._rules = rules
+        self._sent = sent
         self._beside = beside
         self._window = window or OffsetRange(NO_OFFSET, NO_OFFSET)
         self._known: KnownPartitions = {}
         self._agreed = Agreed()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if self._rules.read:
-            self._rules = replace(self._rules, read=here(self._rules.read))
+        if self._sent is not None:
+            self._rules = replace(self._rules, read=self._sent.path())
         taken = 0
         equal: Counter[str] = Counter()
         given: Counter[tuple[str, str]] = Counter()

@@ -81,7 +81,7 @@ from migrator.audit.spark.fold import (
 )
 from migrator.audit.spark.kept_rows import KeptRows, RowsInFiles, RowsWithExecutors
 from migrator.audit.spark.session import is_local, spark_session
-from migrator.audit.spark.shipped import ship_file, with_bytes
+from migrator.audit.spark.shipped import SentFile, with_bytes
 from migrator.audit.spark.sources import (
     BESIDE,
     INPUT_SCHEMA,
@@ -237,10 +237,9 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
         request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
     )
     remote = not is_local(spark.sparkContext.master or "")
-    if remote and rules.read:
-        ship_file(spark.sparkContext, rules.read)
+    sent = SentFile(Path(rules.read).read_bytes()) if remote and rules.read else None
     rows = RowsWithExecutors() if remote and not work.keeps else RowsInFiles(spark)
-    audit = _Audit(spark, work.directory, kept, work.clock, rows, ships=remote)
+    audit = _Audit(spark, work.directory, kept, work.clock, rows, ships=remote, sent=sent)
     audit.look_at_all(reading, work.names, log, offsets)
     while audit.wants_another_look():
         time.sleep(request.settle_s)  # the cluster lives: what differed may have been on its way
@@ -257,7 +256,8 @@ def _tasks(records: int, topics: int, cores: int) -> int:
 
 def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any, tasks: int = 1) -> AuditReport:
     """One look at rows that a function for `mapInArrow` makes: whatever an audit of so many tasks loads is loaded."""
-    audit = _Audit(spark, directory, ReplayManifest({}, {}, 0, NOT_A_COPY, "", tasks), _Clock(), RowsInFiles(spark))
+    manifest = ReplayManifest({}, {}, 0, NOT_A_COPY, "", tasks)
+    audit = _Audit(spark, directory, manifest, _Clock(), RowsInFiles(spark))
     look = audit._next_look()
     audit._keep_inputs(look, spark.range(0, 1, 1, 1).mapInArrow(rows, INPUT_SCHEMA), 1)
     audit._compare(look)
@@ -333,7 +333,10 @@ class _Look:
 
 @dataclass(slots=True)
 class _Audit:
-    """The looks of one audit, made one behind the other. ships: executors see no file of the log."""
+    """The looks of one audit, made one behind the other.
+
+    ships: executors see no file of the log. sent: what the rehearsal read, where they do not see that either.
+    """
 
     spark: SparkSession
     directory: Path
@@ -341,6 +344,7 @@ class _Audit:
     clock: _Clock
     rows: KeptRows
     ships: bool = False
+    sent: SentFile | None = None
     looks: list[_Look] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -484,7 +488,7 @@ class _Audit:
             stands_still=self.kept.stands_still,
             elections=self.kept.elections,
         )
-        judge = SubjectJudge(rules, look.window, look.beside)
+        judge = SubjectJudge(rules, look.window, look.beside, self.sent)
         verdicts = together(wanted, self.kept.tasks).mapInArrow(judge, JUDGED_SCHEMA)
         columns = [column.alias(name) for name, column in counting().items()]
         self.rows.add(look.judged, verdicts.observe(judged, *columns))

@@ -8,13 +8,16 @@ themselves, with their own logins. What this package imports has to be installed
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
-from pyspark import SparkContext, SparkFiles
+from pyspark import SparkContext
 
 from migrator.audit.log_plan import LogSplit, bytes_of
 
@@ -40,10 +43,22 @@ def with_bytes(splits: Sequence[LogSplit]) -> list[LogSplit]:
     return [replace(each, data=bytes_of(each)) for each in splits]
 
 
-def ship_file(context: SparkContext, file: str) -> None:
-    context.addFile(file)
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """The bytes of a file of the driver's, for tasks. No executor writes them down: what a rehearsal read begins with
+    the key of its fingerprints.
+    """
+
+    content: bytes
+
+    def path(self) -> str:
+        """Where this process finds it, as long as it lives."""
+        name = blake2b(self.content, digest_size=16).hexdigest()
+        if name not in _in_memory:
+            _in_memory[name] = memory = os.memfd_create(name)
+            with open(memory, "wb", closefd=False) as file:
+                file.write(self.content)
+        return f"/proc/self/fd/{_in_memory[name]}"
 
 
-def here(file: str) -> str:
-    """Where an executor finds a file that was shipped; the file itself where nothing was."""
-    return file if Path(file).exists() else SparkFiles.get(Path(file).name)
+_in_memory: dict[str, int] = {}

@@ -76,5 +76,5 @@ class FilesSession:
         """Nobody's login can be tried on a copy, so that no access list is judged."""
         return []
 
-    def guarded_by(self, path: str) -> str | None:
+    def unwritable(self, path: str) -> str | None:
         return None

@@ -397,6 +397,27 @@ def test_a_znode_whose_list_lets_our_login_do_everything_is_not_guarded_from_us(
     assert (session.guarded_by("/x") is not None) == guarded
 
 
+@pytest.mark.parametrize(
+    ("entries", "login", "named"),
+    [
+        (READ_ACL_UNSAFE, None, True),
+        (READ_ACL_UNSAFE, "kafka", True),
+        ([make_acl("sasl", "kafka", all=True), *READ_ACL_UNSAFE], None, False),
+        ([make_acl("sasl", "kafka", all=True), *READ_ACL_UNSAFE], "another", True),
+        ([make_acl("sasl", "kafka", all=True), *READ_ACL_UNSAFE], "kafka", False),
+        (OPEN_ACL_UNSAFE, None, False),
+    ],
+)
+def test_a_znode_is_unwritable_where_nobody_may_write_it_or_not_who_is_logged_in(
+    entries: list[Any], login: str | None, *, named: bool
+) -> None:
+    """Who audits without a login would else find every znode of a secured ensemble wrong."""
+    session = a_session(Client({}, acls={"/x": entries}))
+    session._login = None if login is None else DigestLogin(login, "p")
+    assert (session.unwritable("/x") is not None) == named
+    assert session.unwritable("/absent") is None
+
+
 def test_a_server_that_tells_who_we_are_is_believed() -> None:
     """A Kerberos principal is known by one of four names, as the server is set."""
     name = "kafka/broker-1.example.com@EXAMPLE.COM"

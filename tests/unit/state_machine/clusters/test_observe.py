@@ -27,6 +27,7 @@ from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     RemoveUserScramCredentialRecord,
@@ -573,3 +574,5 @@ def test_users_whom_a_restart_may_lose_are_followed_through_the_log() -> None:
     assert told(a_user("ann"), a_user("bob"), removed) == ("bob",)
     assert told(a_user("ann"), a_user("bob"), *barrier, removed, *barrier) == ()
     assert told(a_user("ann"), *barrier, removed, a_user("bob")) == ("bob",)
+    of_nobody = (BeginTransactionRecord(), a_user("eve"), AbortTransactionRecord())
+    assert told(*of_nobody, a_user("ann"), a_user("bob"), removed) == ("bob",), "eve was never known"

@@ -118,7 +118,8 @@ kraft
 before any stop: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
     unfenced | no partition is under-replicated or without a leader | no partition is under its minimum ISR | no
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
-    budget | ZooKeeper has every committed change | no change waits for a restart of a broker
+    budget | ZooKeeper has every committed change | no SCRAM credential is at stake | no change waits for a restart
+    of a broker
 around it: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
     unfenced | no partition is under-replicated or without a leader | no partition is under its minimum ISR | no
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
@@ -131,8 +132,8 @@ last: []
 when its stop is ordered: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered
     broker is unfenced | no partition is under-replicated or without a leader | no partition is under its minimum
     ISR | no partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its
-    error budget | ZooKeeper has every committed change | no change waits for a restart of a broker | no restart
-    takes a partition offline | no restart takes a partition below its minimum ISR
+    error budget | ZooKeeper has every committed change | no SCRAM credential is at stake | no change waits for a
+    restart of a broker | no restart takes a partition offline | no restart takes a partition below its minimum ISR
 
 stock
 before any stop: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
@@ -140,7 +141,7 @@ before any stop: no node runs a Kafka without ZooKeeper | the metadata log is ob
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
     budget | ZooKeeper answers | /controller is held by this quorum | ZooKeeper has every committed change | every
     voter has what is committed | the guard of controller 3000 is proven | the guard of controller 3001 is proven |
-    the guard of controller 3002 is proven
+    the guard of controller 3002 is proven | no SCRAM credential is at stake
 around it: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
     unfenced | no partition is under-replicated or without a leader | no partition is under its minimum ISR | no
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
@@ -156,7 +157,7 @@ when its stop is ordered: no node runs a Kafka without ZooKeeper | the metadata 
     ISR | no partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its
     error budget | ZooKeeper answers | /controller is held by this quorum | ZooKeeper has every committed change |
     every voter has what is committed | the guard of controller 3000 is proven | the guard of controller 3001 is
-    proven | the guard of controller 3002 is proven
+    proven | the guard of controller 3002 is proven | no SCRAM credential is at stake
 
 soak
 before any stop: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
@@ -164,7 +165,8 @@ before any stop: no node runs a Kafka without ZooKeeper | the metadata log is ob
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
     budget | ZooKeeper answers | /controller is held by this quorum | ZooKeeper has every committed change | every
     voter has what is committed | the guard of controller 3000 is proven | the guard of controller 3001 is proven |
-    the guard of controller 3002 is proven | every stock controller wrote a snapshot
+    the guard of controller 3002 is proven | no SCRAM credential is at stake | every stock controller wrote a
+    snapshot
 around it: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
     unfenced | no partition is under-replicated or without a leader | no partition is under its minimum ISR | no
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
@@ -180,13 +182,15 @@ when its stop is ordered: no node runs a Kafka without ZooKeeper | the metadata 
     ISR | no partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its
     error budget | ZooKeeper answers | /controller is held by this quorum | ZooKeeper has every committed change |
     every voter has what is committed | the guard of controller 3000 is proven | the guard of controller 3001 is
-    proven | the guard of controller 3002 is proven | every stock controller wrote a snapshot
+    proven | the guard of controller 3002 is proven | no SCRAM credential is at stake | every stock controller wrote
+    a snapshot
 
 final
 before any stop: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
     unfenced | no partition is under-replicated or without a leader | no partition is under its minimum ISR | no
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
-    budget | every registered broker is in KRaft mode | every voter has what is committed
+    budget | every registered broker is in KRaft mode | every voter has what is committed | no SCRAM credential is
+    at stake
 around it: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered broker is
     unfenced | no partition is under-replicated or without a leader | no partition is under its minimum ISR | no
     partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its error
@@ -197,7 +201,8 @@ last: [3000]
 when its stop is ordered: no node runs a Kafka without ZooKeeper | the metadata log is observed | every registered
     broker is unfenced | no partition is under-replicated or without a leader | no partition is under its minimum
     ISR | no partition is being reassigned | nothing was under-replicated for 60 s | canary traffic is within its
-    error budget | every registered broker is in KRaft mode | every voter has what is committed
+    error budget | every registered broker is in KRaft mode | every voter has what is committed | no SCRAM
+    credential is at stake
 
 ours
 before any stop: no node runs a Kafka without ZooKeeper | the metadata log is observed | canary traffic is within

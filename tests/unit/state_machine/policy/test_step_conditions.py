@@ -59,12 +59,17 @@ SPOILT: Final[dict[str, dict[str, Any]]] = {
         "road": {"files": FilesObserved(5.0, forbidden=("broker 1: authorizer.class.name",))}
     },
     "every stock controller wrote a snapshot": {"road": {"soak": None}},
+    "no SCRAM credential is at stake": {"road": {"scram_at_stake": ("ann",)}},
 }
 NOT_AT: Final = {
     (Roll.JOIN, "a ZooKeeper-mode broker is controller"): When.WHOLE,
     (Roll.JOIN, "no change waits for a restart of a broker"): When.WHOLE,
     (Roll.KRAFT, "no change waits for a restart of a broker"): When.WHOLE,
     (Roll.SOAK, "every stock controller wrote a snapshot"): When.GATE,
+    **{
+        (roll, "no SCRAM credential is at stake"): When.WHOLE
+        for roll in (Roll.KRAFT, Roll.STOCK, Roll.SOAK, Roll.FINAL)
+    },
 }
 """Each has its reason in the list. Another one is a decision, and stands here too."""
 WHOLE_BY_ITSELF: Final = NodeNow(ProcessState.RUNNING, Verdict((Condition("it is whole", True, "it is"),)))
