@@ -272,8 +272,32 @@ TOPIC_CONFIG_DROPPED = Finding(
     code="Z2K-1049",
     says="{path} has keys that Kafka 4.0 has dropped: {keys}.",
     means="The keys are copied and are harmless up to 3.9. In 4.0, 4.1 and 4.2 every change of such a topic's "
-    "configuration is refused (INVALID_CONFIG) while they exist.",
-    remedy="Delete them with kafka-configs --entity-type topics --delete-config, at the latest before Kafka 4.",
+    "configuration is refused (INVALID_CONFIG) while they exist. From 4.0 on message.timestamp.difference.max.ms has "
+    "no effect: records of any age are taken, and records more than an hour ahead are refused.",
+    remedy="Delete them with kafka-configs --entity-type topics --delete-config, at the latest before Kafka 4. In "
+    "place of message.timestamp.difference.max.ms set message.timestamp.before.max.ms and .after.max.ms.",
+    severity=Severity.WARNS,
+)
+
+MIN_ISR_IN_FILES_ALONE = Finding(
+    code="Z2K-1068",
+    says="Brokers have min.insync.replicas={value} from their own files or settings, and nothing is set for all of "
+    "them. Topics that set none rest on it.",
+    means="Kafka 4.0 and later can switch on eligible.leader.replicas.version, and `kafka-features upgrade "
+    "--release-version` does. The controller then sets min.insync.replicas for all brokers to what its own file has, "
+    "which is 1 where it has none: writes with acks=all are accepted with one replica in sync.",
+    remedy="Before a later Kafka set it once for all brokers: kafka-configs --entity-type brokers --entity-default "
+    "--alter --add-config min.insync.replicas={value}.",
+    severity=Severity.WARNS,
+)
+
+REFUSED_BY_LATER_KAFKA = Finding(
+    code="Z2K-1067",
+    says="{where} has {key}={value}, and Kafka {since} and later take no less than {low}.",
+    means="A broker of such a release that has a replica of the topic ends at its start, and its controllers refuse "
+    "every other change of the topic's configuration. As a setting of brokers it is passed over there.",
+    remedy="Set it to {low} or more with kafka-configs, or delete it, before the first node gets such a release. "
+    "Controllers of that release take it with --bootstrap-controller, also while no broker runs.",
     severity=Severity.WARNS,
 )
 

@@ -120,6 +120,9 @@ _SUPER_USERS: Final = RenderRule(
 _NO_ZOOKEEPER: Final = RenderRule(
     "zookeeper.*", Action.REMOVE, "", "with the flag, any directory failure would halt a KRaft broker", "3.7"
 )
+_TOKEN_KEY: Final = RenderRule(
+    "delegation.token.master.key", Action.RENAME, "delegation.token.secret.key", "the one name that 4.0 knows", "3.0"
+)
 _OURS: Final = RenderRule("zk2kraft.*", Action.REMOVE, "", "only our controllers know these keys", "3.9")
 
 _MIGRATION: Final = (
@@ -149,6 +152,7 @@ _KRAFT: Final = (
     RenderRule("reserved.broker.max.id", Action.REMOVE, "", "ids come from ZooKeeper only in ZooKeeper mode", "3.0"),
     RenderRule("authorizer.class.name", Action.REPLACE, "{standard_authorizer}", "ACLs are in the metadata log", "3.2"),
     _SUPER_USERS,
+    _TOKEN_KEY,
     RenderRule("metadata.log.dir", Action.KEEP, "", "formatted already; another one would lack meta.properties", "3.0"),
     RenderRule("password.encoder.*", Action.KEEP, "", "unused in KRaft mode, needed for the way back", "3.9"),
 )
@@ -174,6 +178,7 @@ _FINALIZED: Final = (
     RenderRule(
         "zookeeper.*", Action.REMOVE, "", "flag and address of ZooKeeper; the migration ends with this file", "3.4"
     ),
+    _TOKEN_KEY,
     _OURS,
 )
 

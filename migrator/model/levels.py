@@ -19,6 +19,12 @@ LEVELS: Final = {
 }  # fmt: skip
 """metadata.version levels and their names, as far as a 3.9 controller knows them."""
 
+LATER_LEVELS: Final = {
+    22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2", 25: "4.0-IV3", 26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0",
+    29: "4.2-IV1", 30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1", 33: "4.4-IV2",
+}  # fmt: skip
+"""Names for people, of Kafka 4.4.0's `MetadataVersion`; 4.0 ends at 25, 4.1 at 27, 4.2 at 29, 4.3 at 30."""
+
 CHANGES_RECORDS: Final = frozenset({1, 3, 5, 6, 7, 8, 11, 13, 14, 15, 17})
 """Levels that brought a record, or a version of one: below them a log could not say what it says now."""
 
@@ -57,5 +63,6 @@ def level_of_release(release: str) -> int:
 
 
 def level_name(level: int) -> str:
-    """ "3.9-IV0 (21)", or the bare number of a level that 3.9 does not know."""
-    return f"{LEVELS[level]} ({level})" if level in LEVELS else str(level)
+    """ "3.9-IV0 (21)", or the bare number of a level that is later than 4.4."""
+    name = LEVELS.get(level) or LATER_LEVELS.get(level)
+    return str(level) if name is None else f"{name} ({level})"

@@ -13,20 +13,23 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from immutables import Map
 
 from migrator.audit.kafka_flaws.scram_replay import SCRAM_KEYS, ScramReplay
 from migrator.driver.only_kraft import only_kraft
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.at_a_stop import MinIsr, TakenAtStop
-from migrator.model.image import METADATA_VERSION, Image
+from migrator.model.image import METADATA_VERSION, Config, Image
+from migrator.model.later_configs import RAISED_OF_BROKERS, RAISED_OF_TOPICS, refused_later
 from migrator.model.later_kafka import LaterNode, is_without_zookeeper, levels_of
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
-from migrator.model.values import Broker, Controller
+from migrator.model.values import Broker, ConfigKey, ConfigType, Controller
 from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
 from migrator.node.observer.log_reader import ANSWER_S, METADATA_TOPIC, LogReader, NoLeaderError
@@ -55,6 +58,8 @@ SOFTWARE_EVERY_S: Final = 3.0
 SOFTWARE_ANSWER_S: Final = 1.0
 """A voter that is silent may not take the look's time."""
 NOT_KNOWN: Final[Mapping[int, int]] = {}
+REFUSED_SHOWN: Final = 20
+"""Each is a finding of its own on the page."""
 NO_OP_KEY: Final = 20
 MIGRATION_KEY: Final = 21
 """Api keys of NoOpRecord and ZkMigrationStateRecord, the second byte of a record's value."""
@@ -127,6 +132,16 @@ class VoterLevels(msgspec.Struct, frozen=True):
     finalized: int
 
 
+class LaterProblem(msgspec.Struct, frozen=True):
+    """One value that a later Kafka refuses. where: whose configuration, in words. low: the least it takes."""
+
+    where: str
+    key: str
+    value: str
+    low: int
+    since: str
+
+
 class LogObservation(msgspec.Struct, frozen=True):
     """One look. problem: why there is nothing; empty when everything below `high_watermark` was read.
 
@@ -167,6 +182,8 @@ class LogObservation(msgspec.Struct, frozen=True):
     """Users whose SCRAM credentials a node may not know that starts on this log without a newer snapshot (K-28)."""
     only_kraft: tuple[str, ...] = ()
     """Configuration that has no form in ZooKeeper, in words; the first ones, and how many more there are."""
+    refused_later: tuple[LaterProblem, ...] = ()
+    """Configuration that a later Kafka does not take, the first `REFUSED_SHOWN`."""
     single: TakenAtStop = TakenAtStop()
     at_minimum: TakenAtStop = TakenAtStop()
     """What the stop of a broker takes although every partition is whole (migrator.model.at_a_stop)."""
@@ -254,6 +271,7 @@ class LogObserver:
         self._said = _Replayed()
         self.reader = LogReader(voters, cluster_id, self._said, security)
         self._software: dict[int, VoterSoftware] = {}
+        self._refused: tuple[Map[ConfigKey, Config] | None, tuple[LaterProblem, ...]] = (None, ())
         self._asked_at: float | None = None
 
     @property
@@ -346,6 +364,13 @@ class LogObserver:
             if code:
                 raise OSError(f"controller {observed.leader} answers error {code}: {words}")
 
+    def _refused_later(self) -> tuple[LaterProblem, ...]:
+        """Looked for again only where a configuration has changed."""
+        configs = self.image.configs
+        if self._refused[0] is not configs:
+            self._refused = configs, tuple(islice(problems_later(configs), REFUSED_SHOWN))
+        return self._refused[1]
+
     def _summed_up(
         self, now: float, quorum: DescribeQuorumPartitionResult, figures: PartitionFigures
     ) -> LogObservation:
@@ -378,6 +403,7 @@ class LogObserver:
             ),
             scram_at_stake=tuple(user for users in said.scram.lost().values() for user in users),
             only_kraft=only_kraft(image.configs),
+            refused_later=self._refused_later(),
             single=figures.single,
             at_minimum=figures.at_minimum,
             min_isr=figures.min_isr,
@@ -428,6 +454,19 @@ def _voters(quorum: DescribeQuorumPartitionResult) -> tuple[LogVoter, ...]:
         )
         for each in sorted(quorum.current_voters, key=lambda voter: voter.replica_id)
     )
+
+
+def problems_later(configs: Map[ConfigKey, Config]) -> Iterator[LaterProblem]:
+    """Name what a later Kafka refuses of topics and brokers, in order of type and name."""
+    said = {
+        ConfigType.TOPIC: ("topic {}", RAISED_OF_TOPICS),
+        ConfigType.BROKER: ("configuration of broker {}", RAISED_OF_BROKERS),
+    }
+    for key, config in sorted(configs.items()):
+        if key.type in said:
+            words, minimums = said[ConfigType(key.type)]
+            where = words.format(key.name) if key.name else "configuration of all brokers"
+            yield from (LaterProblem(where, *each) for each in refused_later(config, minimums))
 
 
 def _orphans(image: Image) -> int:

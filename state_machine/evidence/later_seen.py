@@ -1,18 +1,28 @@
 """Which nodes run a Kafka without ZooKeeper, put together from an observation of the cluster.
 
-In:   an `Observation`, the phase. Out: `LaterObserved`.
+In:   an `Observation`, the phase. Out: `LaterObserved`; occurrences of findings.
 Elsewhere: what follows from it (policy/later.py), reading the log and asking voters (clusters/log_observer.py).
 Rule: once the end of the migration is in the log, every release may come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from migrator.findings.content import MIN_ISR_IN_FILES_ALONE, REFUSED_BY_LATER_KAFKA
 from migrator.findings.driver import UNFIT_NODE
+from migrator.findings.finding import Occurrence
+from migrator.model.at_a_stop import KAFKA_MIN_ISR
 from migrator.model.values import MigrationState
 from state_machine.clusters.observe import Observation
 from state_machine.policy.later import NO_LATER, LaterObserved
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
+
+BEFORE_LATER: Final = (Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED)
 
 
 def later_seen(look: Observation | None, phase: Phase) -> LaterObserved:
@@ -29,6 +39,17 @@ def later_seen(look: Observation | None, phase: Phase) -> LaterObserved:
         told=_told(look),
         led_since=None if led is None else led.since,
     )
+
+
+def before_later(look: Observation, phase: Phase) -> Iterator[Occurrence]:
+    """What a later Kafka would not take or would turn round, once the end is near: the next software may be that."""
+    log = look.log
+    if phase not in BEFORE_LATER or not log.known:
+        return
+    for each in log.refused_later:
+        yield REFUSED_BY_LATER_KAFKA.found(**msgspec.structs.asdict(each))
+    if log.min_isr.rests and log.min_isr.of_all is None and log.min_isr.value > KAFKA_MIN_ISR:
+        yield MIN_ISR_IN_FILES_ALONE.found(value=log.min_isr.value)
 
 
 def _told(look: Observation) -> tuple[str, ...]:

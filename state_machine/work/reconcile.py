@@ -24,7 +24,7 @@ from migrator.findings.service import CLUSTER_DISAGREES
 from state_machine.audits import audit_rows
 from state_machine.audits.inspections import Inspections
 from state_machine.clusters.observe import ClusterObserver, ControllerObservation, Observation
-from state_machine.evidence.later_seen import later_seen
+from state_machine.evidence.later_seen import before_later, later_seen
 from state_machine.evidence.of_gates import evidence
 from state_machine.policy.gates import Holder
 from state_machine.policy.later import later_findings
@@ -315,7 +315,8 @@ def reported_findings(before: Before, observed: Observation) -> dict[str, list[R
     found = {
         "driver": [ReportedFinding.of_json(each) for controller in observed.controllers for each in controller.findings]
     }
-    found["log"] = [ReportedFinding.of(each) for each in later_findings(later_seen(observed, before.phase))]
+    of_log = [*later_findings(later_seen(observed, before.phase)), *before_later(observed, before.phase)]
+    found["log"] = [ReportedFinding.of(each) for each in of_log]
     if before.check is not None:
         faults = list(before.check["file_faults"].values())
         said = before.check["findings"] if PHASES[before.phase].before_takeover else ()

@@ -35,9 +35,10 @@ from migrator.lab.servers.controller import StockController, StockQuorum, quorum
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S
-from migrator.lab.servers.tools import dump_metadata_log, random_cluster_id
+from migrator.lab.servers.tools import config_command, dump_metadata_log, random_cluster_id
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.image import Image
+from migrator.model.levels import LATER_LEVELS
 from migrator.model.values import MigrationState
 from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
@@ -59,6 +60,13 @@ SMALL_LOG: Final[Mapping[str, Value]] = {
 }
 """So that snapshots are made and the log is trimmed within a test."""
 
+SMALL_LATER_LOG: Final[Mapping[str, Value]] = {
+    "metadata.log.max.record.bytes.between.snapshots": 4_000,
+    "metadata.max.retention.bytes": 80_000,
+    "internal.metadata.log.segment.bytes": 8_192,
+}
+"""From 4.1 on the public key takes no less than 8 MiB."""
+
 KEPT: Final[Mapping[str, Value]] = {**SMALL_LOG, "metadata.max.retention.bytes": 80_000}
 """So that stock, which trims once a minute, keeps more than one snapshot: each is made again from the one before it."""
 
@@ -70,13 +78,18 @@ EVERY_FAMILY: Final = {
 }  # fmt: skip
 """What a snapshot of these clusters has at least."""
 
+LATEST_LATER: Final = max(LATER_LEVELS)
+SMALL_SEGMENTS: Final = "small-segments"
+REFUSED_SEGMENT: Final = "Invalid value 1000000 for configuration segment.bytes"
 TOPICS: Final = [f"topic-{number}" for number in range(3)]
 ACTIVE: Final = re.compile(r"Becoming the active controller at epoch \d+")
 LOUD: Final = re.compile(r"^(?=(\[[^]]+\] (?:ERROR|FATAL) .*\n.*$))", re.MULTILINE)
 """Each such line, and the next one, where the exception stands; that may be such a line itself."""
 FATAL: Final = re.compile(r"^.*(?: FATAL |Encountered .*fault).*$", re.MULTILINE)
 HARMLESS: Final = (
-    re.compile(r"Overriding metadata.log.segment.min.bytes is only supported for testing"),  # which is what we do
+    re.compile(
+        r"Overriding (internal.metadata.log.segment|metadata.log.segment.min).bytes is only supported for testing"
+    ),  # which is what we do
     # brokers and its own registration ask as soon as its port is open, and that can be before it leads; and what a
     # broker sent before it was restarted may be read when it has another epoch
     re.compile(r"Unexpected error handling request .*\n.*(NotController|StaleBrokerEpoch)Exception"),
@@ -89,7 +102,7 @@ STOPPING: Final = "shutting down (kafka.server.ControllerServer)"
 
 @pytest.fixture(scope="session")
 def later_kafka() -> Artifacts:
-    """Kafka 4.0: about 42 MB, brought by the first run."""
+    """About 43 MB, brought by the first run."""
     return prepared(LATER_KAFKA_VERSION)
 
 
@@ -308,6 +321,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     cluster = LabCluster(laboratory)
     cluster.start()
     cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
+    cluster.create_topics([SMALL_SEGMENTS], partitions=1, config={"segment.bytes": "1000000"})
     produce(cluster, TOPICS[0], 20)
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=cluster.zookeeper_connect, extra=SMALL_LOG)
     ours = OurController(laboratory, spec, cluster.cluster_id)
@@ -364,7 +378,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
 
     # a Kafka that knows no ZooKeeper any more leads what ours began
     end = log_end(finalized)
-    stock.kafka = later_kafka
+    stock.kafka, stock.spec = later_kafka, replace(stock.spec, extra=SMALL_LATER_LOG)
     start_stock(stock)
     create_as_kraft(cluster, "made-by-a-later-kafka", "and-another", "and-one-more")
     wait_snapshot(log, end)
@@ -374,6 +388,24 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     (whole,) = check_logs([log]).directories
     assert (whole.problems, whole.snapshot >= 0) == ([], True), "of ours, of 3.9 and of 4.0"
     assert_no_broker_broke(cluster)
+
+    # what a broker of it does with a configuration that 3.9 took, and who can mend that without a broker
+    start_stock(stock)
+    broker = cluster.brokers[0]
+    broker.stop()
+    broker.kafka = later_kafka
+    broker.start_as_written()
+    wait_for(
+        lambda: None if REFUSED_SEGMENT in broker.process.log_text() else broker.process.log_tail(), "the broker ends"
+    )
+    broker.kill()
+    words = ("--entity-type", "topics", "--entity-name", SMALL_SEGMENTS, "--alter", "--add-config")
+    controller = ("--bootstrap-controller", f"127.0.0.1:{spec.port}")
+    tool = config_command(later_kafka)
+    laboratory.tool(tool, *controller, *words, f"segment.bytes={1 << 20}", kafka=later_kafka)
+    broker.start_as_written()
+    broker.wait_ready()
+    cluster.wait_isr_whole([*TOPICS, SMALL_SEGMENTS])
 
 
 @pytest.mark.long
@@ -505,7 +537,7 @@ def create_as_kraft(cluster: LabCluster, *names: str) -> None:
 def test_a_later_controller_says_its_levels_and_raises_metadata_version_once(
     laboratory: Laboratory, later_kafka: Artifacts
 ) -> None:
-    """The requests of `zk2kraft finalize-version` to a real controller of Kafka 4.0 whose log began at 3.9."""
+    """The requests of `zk2kraft finalize-version` to a real controller of a later Kafka whose log began at 3.9."""
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False)
     controller = StockController(laboratory, spec, random_cluster_id())
     controller.format()
@@ -518,15 +550,15 @@ def test_a_later_controller_says_its_levels_and_raises_metadata_version_once(
         async with asyncio.timeout(READY_DEADLINE_S):
             while not (observed := await observer.look(time.time())).controllers:  # it registers once it leads
                 await asyncio.sleep(0.2)
-        assert [each.levels for each in observed.controllers] == [(7, 25)]
-        assert await observer.levels_of(spec.node_id) == VoterLevels(7, 25, finalized=21)
+        assert [each.levels for each in observed.controllers] == [(7, LATEST_LATER)]
+        assert await observer.levels_of(spec.node_id) == VoterLevels(7, LATEST_LATER, finalized=21)
         with pytest.raises(OSError, match="answers error"):
             await observer.raise_level(99, observed)
-        await observer.raise_level(25, observed)
+        await observer.raise_level(LATEST_LATER, observed)
         async with asyncio.timeout(READY_DEADLINE_S):  # its publishers hear of it after it has answered
-            while await observer.levels_of(spec.node_id) != VoterLevels(7, 25, finalized=25):
+            while await observer.levels_of(spec.node_id) != VoterLevels(7, LATEST_LATER, finalized=LATEST_LATER):
                 await asyncio.sleep(0.2)
-            while (await observer.look(time.time())).metadata_version != 25:
+            while (await observer.look(time.time())).metadata_version != LATEST_LATER:
                 await asyncio.sleep(0.2)
         observer.close()
 

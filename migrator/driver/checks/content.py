@@ -29,6 +29,7 @@ from migrator.findings.content import (
     LISTENERS_DYNAMIC,
     MALFORMED_ZNODE,
     MIN_ISR_ABOVE_REPLICAS,
+    REFUSED_BY_LATER_KAFKA,
     REPLICAS_IN_ONE_RACK,
     TOPIC_CONFIG_DROPPED,
     TOPIC_CONFIG_REFUSED,
@@ -41,6 +42,7 @@ from migrator.findings.finding import Occurrence
 from migrator.model.at_a_stop import MIN_ISR
 from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
 from migrator.model.config_values import parse_value
+from migrator.model.later_configs import RAISED_OF_BROKERS, RAISED_OF_TOPICS, refused_later
 from migrator.model.names import unified
 from migrator.model.topic_configs import DROPPED_IN_4, TOPIC_CONFIGS, refuse_value
 from migrator.model.topic_rules import TOTAL_UNKNOWN, refuse_topic_config
@@ -207,6 +209,8 @@ def _topic_config(name: str, values: dict[str, str]) -> Iterator[Occurrence]:
         yield TOPIC_CONFIG_UNKNOWN.found(path=paths.topic_config(name), keys=", ".join(unknown))
     if dropped := sorted(DROPPED_IN_4 & values.keys()):
         yield TOPIC_CONFIG_DROPPED.found(path=paths.topic_config(name), keys=", ".join(dropped))
+    for refused in refused_later(values, RAISED_OF_TOPICS):
+        yield REFUSED_BY_LATER_KAFKA.found(where=paths.topic_config(name), **refused._asdict())
     if reason is not None:
         yield TOPIC_CONFIG_REFUSED.found(path=paths.topic_config(name), reason=reason)
 
@@ -262,3 +266,5 @@ def _broker_configs(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
             reason = refuse_broker_config(key, value)
             if reason is not None:
                 yield BROKER_CONFIG_REFUSED.found(path=path, reason=reason)
+        for refused in refused_later(values, RAISED_OF_BROKERS):
+            yield REFUSED_BY_LATER_KAFKA.found(where=path, **refused._asdict())

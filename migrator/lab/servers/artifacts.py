@@ -32,11 +32,11 @@ from migrator.lab.servers.waiting import Say, say_on_stderr, wait_until
 
 KAFKA_VERSION: Final = "3.9.2"
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2/"
-LATER_KAFKA_VERSION: Final = "4.0.0"
-"""The first without ZooKeeper: goes on with directories of the default one. Brought by the first test that wants it."""
+LATER_KAFKA_VERSION: Final = "4.4.0"
+"""The newest: goes on with directories of the default one. Brought by the first test that wants it."""
 
-JARS_MB: Final = {KAFKA_VERSION: 48, LATER_KAFKA_VERSION: 42}
-"""What the jars weigh, for the line that announces the download; 17 MB of the later one are in both."""
+JARS_MB: Final = {KAFKA_VERSION: 48, LATER_KAFKA_VERSION: 43}
+"""What the jars weigh, for the line that announces the download."""
 
 ZOOKEEPER_JARS_MB: Final = 10
 """Without Kafka."""
@@ -205,7 +205,6 @@ def ivy_module(version: str) -> str:
   <configurations><conf name="default"/></configurations>
   <dependencies>
     <dependency org="org.apache.kafka" name="kafka_2.13" rev={quoteattr(version)} conf="default->default"/>
-    <dependency org="org.apache.kafka" name="kafka-shell" rev={quoteattr(version)} conf="default->default"/>
     <dependency org="org.apache.kafka" name="kafka-tools" rev={quoteattr(version)} conf="default->default">
       <exclude org="org.apache.kafka" module="connect-runtime"/>
       <exclude org="org.apache.kafka" module="connect-json"/>

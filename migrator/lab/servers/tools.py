@@ -52,7 +52,24 @@ def dump_metadata_log(laboratory: Laboratory, *files: Path, kafka: Artifacts | N
     copies = _copies(laboratory, files)
     assert copies, f"no segment and no snapshot in {files}"
     names = ",".join(str(each) for each in copies)
-    return laboratory.tool("kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", names, kafka=kafka)
+    tool = _since(kafka or laboratory.artifacts, "4.3", "kafka.tools.DumpLogSegments")
+    return laboratory.tool(tool, "--cluster-metadata-decoder", "--files", names, kafka=kafka)
+
+
+def config_command(kafka: Artifacts) -> str:
+    """Name the main class of `kafka-configs`."""
+    return _since(kafka, "4.4", "kafka.admin.ConfigCommand")
+
+
+def _since(kafka: Artifacts, release: str, earlier: str) -> str:
+    """The class of a tool that moved in that release: seen in the jars of 3.9.2, 4.2.2, 4.3.1 and 4.4.0."""
+    moved = numbers_of(kafka.version) >= numbers_of(release)
+    return f"org.apache.kafka.tools.{earlier.rpartition('.')[2]}" if moved else earlier
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    """Return "4.10.1" as (4, 10, 1)."""
+    return tuple(map(int, version.split(".")))
 
 
 def describe_quorum(

@@ -85,6 +85,25 @@ def test_keys_that_kafka_4_has_dropped_are_named_while_they_can_still_be_deleted
     assert all(each.finding.severity is Severity.WARNS for each in found)
 
 
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [("1048575", True), (" 14 ", True), ("1048576", False), ("many", False)],
+)
+def test_small_segments_of_a_topic_and_of_brokers_are_named_before_a_later_kafka(config: str, named: bool) -> None:
+    """On 4.4.0 a broker with a replica of such a topic ended at its start: tests/e2e/test_drop_in_stock.py."""
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic("orders"), topic_json("orders", range(1)))
+    ensemble.create(paths.state("orders", 0), state_json())
+    ensemble.create(paths.topic_config("orders"), config_json({"segment.bytes": config}))
+    ensemble.create(paths.broker_config(""), config_json({"log.segment.bytes": config}))
+    found = [each for each in content_findings(read_tree(ensemble.session())) if each.code == "Z2K-1067"]
+    assert [(each.values["where"], each.values["key"], each.values["since"]) for each in found] == [
+        (paths.topic_config("orders"), "segment.bytes", "4.1"),
+        (paths.broker_config(""), "log.segment.bytes", "4.0"),
+    ] * named
+    assert all(each.finding.severity is Severity.WARNS for each in found)
+
+
 def test_every_topic_with_a_dropped_key_is_named_whatever_else_is_said_of_it() -> None:
     """A topic of Kafka's own, and one with a key that nobody knows."""
     ensemble = a_zookeeper()

@@ -132,7 +132,6 @@ def test_ivy_is_asked_for_the_broker_the_tools_and_the_logger() -> None:
     wanted = {(found.get("name"), found.get("rev")) for found in module.iter("dependency")}
     assert wanted == {
         ("kafka_2.13", "4.0.0"),
-        ("kafka-shell", "4.0.0"),
         ("kafka-tools", "4.0.0"),
         ("slf4j-reload4j", "1.7.36"),
     }

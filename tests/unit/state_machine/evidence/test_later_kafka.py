@@ -8,14 +8,24 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from immutables import Map
 
 from migrator.control_api.status import ControllerStatus, QuorumStatus
 from migrator.fleet.guard import Proof
+from migrator.model.at_a_stop import MinIsr
 from migrator.model.later_kafka import LaterNode
+from migrator.model.values import ConfigKey, ConfigType
 from state_machine.change.report import led_by_later_kafka
-from state_machine.clusters.log_observer import LogBroker, LogController, LogObservation, VoterSoftware
+from state_machine.clusters.log_observer import (
+    LaterProblem,
+    LogBroker,
+    LogController,
+    LogObservation,
+    VoterSoftware,
+    problems_later,
+)
 from state_machine.clusters.observe import ControllerObservation, LaterLed, Observation, ZooKeeperObservation, summed_up
-from state_machine.evidence.later_seen import later_seen
+from state_machine.evidence.later_seen import before_later, later_seen
 from state_machine.facts.accepted import WaiverFact
 from state_machine.facts.guards import GuardFact
 from state_machine.policy.conditions import guards_are_proven
@@ -235,3 +245,55 @@ def test_no_waiver_lifts_the_jars_of_a_kafka_without_zookeeper(
     (condition,) = guards_are_proven(road)
     assert (condition.holds, condition.codes) == (holds, (named or "Z2K-7040",))
     assert reason in condition.message
+
+
+# --- what the next software would not take ----------------------------------------------------------------
+
+SMALL: Final = LaterProblem("topic orders", "segment.bytes", "1000000", 1 << 20, "4.1")
+
+
+def codes_before_later(phase: Phase, **said: Any) -> list[str]:
+    look = Observation(100.0, log=msgspec.structs.replace(a_log(), **said))
+    return [each.code for each in before_later(look, phase)]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_what_a_later_kafka_refuses_is_named_from_the_soak_on(phase: Phase) -> None:
+    named = phase in (Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED)
+    assert codes_before_later(phase, refused_later=(SMALL,)) == ["Z2K-1067"] * named
+
+
+@pytest.mark.parametrize(
+    ("min_isr", "named"),
+    [
+        (MinIsr(2, ((0, 2), (1, 2)), rests=True), True),
+        (MinIsr(2, ((0, 2), (1, 2)), rests=False), False),
+        (MinIsr(2, ((0, 2), (1, 2)), of_all=2, rests=True), False),
+        (MinIsr(1, ((0, 1), (1, 1)), rests=True), False),
+    ],
+)
+def test_a_minimum_isr_that_only_files_have_is_named_since_a_later_feature_lowers_it(
+    min_isr: MinIsr, named: bool
+) -> None:
+    """On 4.4.0 eligible.leader.replicas.version set 1 for all brokers, and acks=all was taken with one of three."""
+    assert codes_before_later(Phase.COMPLETED, min_isr=min_isr) == ["Z2K-1068"] * named
+
+
+def test_a_log_that_could_not_be_read_says_nothing_of_it() -> None:
+    assert codes_before_later(Phase.COMPLETED, refused_later=(SMALL,), problem="no leader") == []
+
+
+def test_the_observer_names_topics_brokers_and_all_brokers() -> None:
+    configs = {
+        ConfigKey(ConfigType.TOPIC, "orders"): {"segment.bytes": "1000000", "retention.ms": "1"},
+        ConfigKey(ConfigType.TOPIC, "fine"): {"segment.bytes": "1048576"},
+        ConfigKey(ConfigType.BROKER, ""): {"log.segment.bytes": "20"},
+        ConfigKey(ConfigType.BROKER, "1"): {"num.replica.fetchers": "0"},
+        ConfigKey(ConfigType.CLIENT_METRICS, "m"): {"segment.bytes": "1"},
+    }
+    found = list(problems_later(Map({key: Map(value) for key, value in configs.items()})))
+    assert [(each.where, each.value, each.since) for each in found] == [
+        ("topic orders", "1000000", "4.1"),
+        ("configuration of all brokers", "20", "4.0"),
+        ("configuration of broker 1", "0", "4.2"),
+    ]
