@@ -26,10 +26,10 @@ from migrator.wire.schema import Message
 
 
 class HeldPartitions(NamedTuple):
-    """PartitionRecords of one topic, as an open transaction holds them: by partition what each says."""
+    """PartitionRecords of one topic, as an open transaction holds them: the partition, and what each says."""
 
     topic_id: bytes
-    said: dict[int, dict[str, Any]]
+    said: list[tuple[int, dict[str, Any]]]
 
 
 Held = Message | HeldPartitions
@@ -67,14 +67,14 @@ class CommittedRecords:
         """All of it was taken."""
         self.offset, self.epoch = batch.last_offset, batch.leader_epoch
 
-    def hold(self, topic_id: bytes) -> dict[int, dict[str, Any]]:
+    def hold(self, topic_id: bytes) -> list[tuple[int, dict[str, Any]]]:
         """Return what takes PartitionRecords of a topic into the transaction that is open: a copy is one, and most of
         it is these.
         """
         assert self._open is not None
         last = self._open[-1] if self._open else None
         if not isinstance(last, HeldPartitions) or last.topic_id != topic_id:
-            last = HeldPartitions(topic_id, {})
+            last = HeldPartitions(topic_id, [])
             self._open.append(last)
         return last.said
 

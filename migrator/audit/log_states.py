@@ -11,7 +11,7 @@ M0 should not be there any more, and what is said only behind M1 not yet: either
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -48,6 +48,9 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.schema import Message
 
 Key = tuple[str, str]
+
+TakesKnown = Callable[[Iterable[tuple[int, Facts]]], None]
+"""Takes partitions, and what is said of each."""
 
 NO_OFFSET: Final = 2**63 - 1
 """No change is behind this one: nothing but the end is kept."""
@@ -118,19 +121,19 @@ class LogStates:
         has decoded is decoded at once, also in a transaction that may be aborted: a controller reads it, too.
         """
         known, unpack = self.facts.known_partitions, PARTITION_AT.unpack_from
-        topic, said = b"", None
+        topic, take = b"", None
         for offset, value in enumerate(batch.values, batch.base_offset):
             frame = value[:FRAME_BYTES]
             if frame in PARTITION_FRAMES:
                 facts = known.get((frame, value[BEHIND_ID:]))  # as `what_is_said`, without a call
                 if facts is not None:
                     partition, topic_id = unpack(value, FRAME_BYTES)
-                    if topic_id != topic or said is None:
-                        topic, said = topic_id, self._known_of_topic(topic_id, records, batch.last_offset)
-                    if said is not None:
-                        said[partition] = facts
+                    if topic_id != topic or take is None:
+                        topic, take = topic_id, self._takes_known(topic_id, records, batch.last_offset)
+                    if take is not None:
+                        take(((partition, facts),))
                         continue
-            said = None
+            take = None
             record = record_at(offset, value)
             if isinstance(record, PartitionRecord):
                 self.facts.learn(value, record)
@@ -138,13 +141,16 @@ class LogStates:
                 self.take(records.at, each)
         records.took(batch)
 
-    def _known_of_topic(self, topic_id: bytes, records: CommittedRecords, last_offset: int) -> dict[int, Facts] | None:
+    def _takes_known(self, topic_id: bytes, records: CommittedRecords, last_offset: int) -> TakesKnown | None:
         """Return what takes the next partitions of a topic that are known; None where each has to be taken by itself:
         there is no such topic, or somebody asks what its keys said before.
         """
         if records.is_open:
-            return records.hold(topic_id)
-        return None if records.counts_from(last_offset) > self._low else self.facts.partitions_of(topic_id)
+            return records.hold(topic_id).extend
+        if records.counts_from(last_offset) > self._low:
+            return None
+        partitions = self.facts.partitions_of(topic_id)
+        return None if partitions is None else partitions.update
 
     def _take_held(self, at: int, held: HeldPartitions) -> None:
         """at: from where it counts. Up to `low` nobody asks what its key said before."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeVar
 
@@ -310,11 +310,11 @@ class LogFacts:
         """Return what takes facts of a topic's partitions; None where there is no such topic."""
         return self._partitions.get(topic_id)
 
-    def values_of(self, topic_id: bytes, partitions: Mapping[int, Facts]) -> Iterator[bytes]:
+    def values_of(self, topic_id: bytes, partitions: Iterable[tuple[int, Facts]]) -> Iterator[bytes]:
         """Make the PartitionRecords again from which known facts were learned."""
         if len(self._texts) != len(self._known):
             self._texts = {id(facts): frame + rest for (frame, rest), facts in self._known.items()}
-        for partition, facts in partitions.items():
+        for partition, facts in partitions:
             yield saying(self._texts[id(facts)], partition, topic_id)
 
     def known(self, value: bytes) -> Facts | None:
@@ -340,7 +340,7 @@ class LogFacts:
             return None
         facts = _partition_facts(record)
         if len(self._known) < KNOWN_MAX:
-            self._known[what_is_said(value)] = facts
+            return self._known.setdefault(what_is_said(value), facts)
         return facts
 
     def apply(self, record: Message) -> None:
