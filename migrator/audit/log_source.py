@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from migrator.audit.log_plan import LogPlan, plan_log, read_split
 from migrator.audit.log_plan import log_directory as log_directory
@@ -23,6 +23,16 @@ from migrator.wire.batch import Batch
 from migrator.wire.messages.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
+
+
+class HeldPartitions(NamedTuple):
+    """PartitionRecords of one topic, as an open transaction holds them: the partition, and what each says."""
+
+    topic_id: bytes
+    said: list[tuple[int, dict[str, Any]]]
+
+
+Held = Message | HeldPartitions
 
 MARKERS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
@@ -37,7 +47,7 @@ class CommittedRecords:
         """Of the records that are taken, where they are of a snapshot: all count from the last offset in it."""
         self.offset = -1
         self.epoch = -1
-        self._open: list[Message | bytes] | None = None
+        self._open: list[Held] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -57,18 +67,19 @@ class CommittedRecords:
         """All of it was taken."""
         self.offset, self.epoch = batch.last_offset, batch.leader_epoch
 
-    def take_one(self, offset: int, record: Message) -> Iterator[Message]:
-        """Take one record, and yield what counts by now."""
-        for each in self.take_or_hold(offset, record):
-            yield record_at(offset, each) if isinstance(each, bytes) else each
-
-    def hold(self, value: bytes) -> None:
-        """Take a value into the transaction that is open; it is no marker."""
+    def hold(self, topic_id: bytes) -> list[tuple[int, dict[str, Any]]]:
+        """Return what takes PartitionRecords of a topic into the transaction that is open: a copy is one, and most of
+        it is these.
+        """
         assert self._open is not None
-        self._open.append(value)
+        last = self._open[-1] if self._open else None
+        if not isinstance(last, HeldPartitions) or last.topic_id != topic_id:
+            last = HeldPartitions(topic_id, [])
+            self._open.append(last)
+        return last.said
 
-    def take_or_hold(self, offset: int, record: Message | bytes) -> Iterator[Message | bytes]:
-        """The same, of records that may be left as values: a copy is one transaction, and nobody needs it twice."""
+    def take_one(self, offset: int, record: Message) -> Iterator[Any]:
+        """Take one record, and yield what counts by now: records, and `HeldPartitions` for whoever held some."""
         self.at = self.counts_from(offset)
         if isinstance(record, MARKERS):
             yield from self._mark(record, offset)
@@ -77,7 +88,7 @@ class CommittedRecords:
         else:
             yield record
 
-    def _mark(self, marker: Message | bytes, offset: int) -> Iterable[Message | bytes]:
+    def _mark(self, marker: Message, offset: int) -> Iterable[Held]:
         _refuse_out_of_turn(type(marker).__name__, offset, is_open=self._open is not None)
         inside = self._open or []
         self._open = [] if isinstance(marker, BeginTransactionRecord) else None

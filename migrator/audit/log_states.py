@@ -11,16 +11,18 @@ M0 should not be there any more, and what is said only behind M1 not yet: either
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
 from migrator.audit.cluster import CLUSTER, CLUSTER_RECORDS, OF_THE_LOG, cluster_key
-from migrator.audit.log_source import CommittedRecords, record_at
+from migrator.audit.log_source import CommittedRecords, HeldPartitions, record_at
 from migrator.audit.normalise import (
+    BEHIND_ID,
     BROKER_CONFIGS,
     FRAME_BYTES,
+    PARTITION_AT,
     PARTITION_FRAMES,
     PARTITIONS,
     PRODUCER_IDS,
@@ -46,6 +48,9 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.schema import Message
 
 Key = tuple[str, str]
+
+TakesKnown = Callable[[Iterable[tuple[int, Facts]]], None]
+"""Takes partitions, and what is said of each."""
 
 NO_OFFSET: Final = 2**63 - 1
 """No change is behind this one: nothing but the end is kept."""
@@ -95,8 +100,11 @@ class LogStates:
         self._earlier: defaultdict[Key, list[KeyState]] = defaultdict(list)
         self._changed: dict[Key, int] = {}
 
-    def take(self, offset: int, record: Message | SecurityChange) -> None:
+    def take(self, offset: int, record: Message | SecurityChange | HeldPartitions) -> None:
         """Raises Z2K-5002 as `LogFacts` does."""
+        if isinstance(record, HeldPartitions):
+            self._take_held(offset, record)
+            return
         before = {} if offset <= self._low else {key: self._now(key) for key in self._keys(record)}
         if isinstance(record, SecurityChange):
             self.facts.security.put(record)
@@ -112,26 +120,45 @@ class LogStates:
         Most of a log makes partitions, and most of them say what others say: those are not decoded again. What nobody
         has decoded is decoded at once, also in a transaction that may be aborted: a controller reads it, too.
         """
+        known, unpack = self.facts.known_partitions, PARTITION_AT.unpack_from
+        topic, take = b"", None
         for offset, value in enumerate(batch.values, batch.base_offset):
-            if value[:FRAME_BYTES] in PARTITION_FRAMES and self.facts.knows(value):
-                if records.is_open:
-                    records.hold(value)
-                else:
-                    self._take_known(records.counts_from(offset), value)
-                continue
+            frame = value[:FRAME_BYTES]
+            if frame in PARTITION_FRAMES:
+                facts = known.get((frame, value[BEHIND_ID:]))  # as `what_is_said`, without a call
+                if facts is not None:
+                    partition, topic_id = unpack(value, FRAME_BYTES)
+                    if topic_id != topic or take is None:
+                        topic, take = topic_id, self._takes_known(topic_id, records, batch.last_offset)
+                    if take is not None:
+                        take(((partition, facts),))
+                        continue
+            take = None
             record = record_at(offset, value)
             if isinstance(record, PartitionRecord):
                 self.facts.learn(value, record)
-            for each in records.take_or_hold(offset, record):
-                if isinstance(each, bytes):
-                    self._take_known(records.at, each)
-                else:
-                    self.take(records.at, each)
+            for each in records.take_one(offset, record):
+                self.take(records.at, each)
         records.took(batch)
 
-    def _take_known(self, at: int, value: bytes) -> None:
+    def _takes_known(self, topic_id: bytes, records: CommittedRecords, last_offset: int) -> TakesKnown | None:
+        """Return what takes the next partitions of a topic that are known; None where each has to be taken by itself:
+        there is no such topic, or somebody asks what its keys said before.
+        """
+        if records.is_open:
+            return records.hold(topic_id).extend
+        if records.counts_from(last_offset) > self._low:
+            return None
+        partitions = self.facts.partitions_of(topic_id)
+        return None if partitions is None else partitions.update
+
+    def _take_held(self, at: int, held: HeldPartitions) -> None:
         """at: from where it counts. Up to `low` nobody asks what its key said before."""
-        if at > self._low or not self.facts.take_known(value):
+        partitions = None if at > self._low else self.facts.partitions_of(held.topic_id)
+        if partitions is not None:
+            partitions.update(held.said)
+            return
+        for value in self.facts.values_of(held.topic_id, held.said):
             self.take(at, record_at(at, value))
 
     def changed(self) -> Iterable[Key]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeVar
 
@@ -293,6 +293,7 @@ class LogFacts:
         self._ids: dict[str, bytes] = {}
         self._partitions: dict[bytes, dict[int, Facts]] = {}
         self._known = {} if known is None else known
+        self._texts: dict[int, bytes] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._next_producer_id: int | None = None
         self._cluster: dict[str, Facts | None] = {}
@@ -300,22 +301,21 @@ class LogFacts:
         self.registered: dict[int, RegisterBrokerRecord] = {}
         """Brokers by id, as they last registered. No znode mirrors it; it says where they listen."""
 
-    def knows(self, value: bytes) -> bool:
-        """Say whether a PartitionRecord that says the same of its own partition was decoded before.
+    @property
+    def known_partitions(self) -> Mapping[tuple[bytes, bytes], Facts]:
+        """Return what PartitionRecords say that were learned, by `what_is_said`."""
+        return self._known
 
-        value: begins with one of `PARTITION_FRAMES`.
-        """
-        return what_is_said(value) in self._known
+    def partitions_of(self, topic_id: bytes) -> dict[int, Facts] | None:
+        """Return what takes facts of a topic's partitions; None where there is no such topic."""
+        return self._partitions.get(topic_id)
 
-    def take_known(self, value: bytes) -> bool:
-        """Take a value that is known. False: it was not taken, since there is no such topic."""
-        facts = self._known[what_is_said(value)]
-        partition, topic_id = PARTITION_AT.unpack_from(value, FRAME_BYTES)
-        partitions = self._partitions.get(topic_id)
-        if partitions is None:
-            return False
-        partitions[partition] = facts
-        return True
+    def values_of(self, topic_id: bytes, partitions: Iterable[tuple[int, Facts]]) -> Iterator[bytes]:
+        """Make the PartitionRecords again from which known facts were learned."""
+        if len(self._texts) != len(self._known):
+            self._texts = {id(facts): frame + rest for (frame, rest), facts in self._known.items()}
+        for partition, facts in partitions:
+            yield saying(self._texts[id(facts)], partition, topic_id)
 
     def known(self, value: bytes) -> Facts | None:
         """Return what a PartitionRecord says of its partition, learned if need be; None of one that is not usual."""
@@ -340,7 +340,7 @@ class LogFacts:
             return None
         facts = _partition_facts(record)
         if len(self._known) < KNOWN_MAX:
-            self._known[what_is_said(value)] = facts
+            return self._known.setdefault(what_is_said(value), facts)
         return facts
 
     def apply(self, record: Message) -> None:

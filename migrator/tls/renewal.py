@@ -19,11 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from migrator.tls.sources import Source
-
-log = structlog.get_logger()
 
 LOOK_EVERY_S: Final = 10.0
 """Files are looked at no more often than this, and only when a connection is opened."""
@@ -95,6 +91,9 @@ class RenewedContext:
         if marks == self._marks:
             self._problem = ""  # the files are again as they were read
             return
+        import structlog  # it brings a fifth of a second of modules, which most commands never need
+
+        log = structlog.get_logger()
         try:
             self._context = self._make()
         except Exception as error:  # connections go on with what there is, whatever is wrong with the files

@@ -21,6 +21,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from itertools import count as count_from
 from typing import Final
 
 from crc32c import crc32c
@@ -84,6 +86,8 @@ CONTROL_TYPES: Final[dict[int, type[ControlRecord]]] = {
 
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version 0, type
 _SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(4096))
+_DELTA_GROWS: Final = frozenset(1 << 7 * each - 1 for each in range(1, 5))
+"""Offset deltas whose varint is a byte longer than that of the one before."""
 _NOT_ONE_BYTE: Final = 0x81  # of a varint: negative, or more bytes follow
 _MORE_FOLLOWS: Final = 0x80
 _TWO_BYTES: Final = 0x81
@@ -198,11 +202,28 @@ def read_batches(buffer: Bytes, position: int = 0) -> Iterator[Batch]:
 
 
 def _values(records: bytes, count: int) -> tuple[bytes, ...]:
-    """The values of a data batch. `loose_batch` reads the same bytes the plain way; the tests compare the two."""
+    """The values of a data batch. `loose_batch` reads the same bytes the plain way; the tests compare the two.
+
+    A record is as one before it of the same length, but for its offset delta, while that takes as many bytes. So what
+    is around the value is compared with that one, and taken apart only where it differs.
+    """
     values = []
     position = 0
+    shapes: dict[bytes, tuple[bytes, bytes, int, int]] = {}
+    deltas = chain(_SMALL_VARINTS, map(encode_varint, count_from(len(_SMALL_VARINTS))))
     try:
-        for index in range(count):
+        for index, varint in zip(range(count), deltas, strict=False):
+            if index in _DELTA_GROWS:
+                shapes.clear()
+            start = position
+            shape = shapes.get(records[start : start + 2])
+            if shape is not None:
+                before, behind, value_at, value_end = shape
+                after = start + value_end
+                if records.startswith(before + varint + behind, start) and not records[after]:
+                    values.append(records[start + value_at : after])
+                    position = after + 1
+                    continue
             first, second = records[position], records[position + 1]
             if first & _TWO_BYTES == _MORE_FOLLOWS and second < _MORE_FOLLOWS:  # nearly every record
                 length, position = (first & 0x7F | second << 7) >> 1, position + 2
@@ -211,11 +232,13 @@ def _values(records: bytes, count: int) -> tuple[bytes, ...]:
             end = position + length
             if records[position + 1]:
                 refuse_batch(position, "a record has another time than its batch")
-            delta, position = _varint_at(records, position + 2)
+            at = position + 2
+            delta, position = _varint_at(records, at)
             if delta != index:
                 refuse_batch(position, f"record {index} has offset delta {delta}")
             if records[position] != _NO_KEY:
                 refuse_batch(position, "a data record has a key")
+            behind_delta = position
             length, position = _varint_at(records, position + 1)
             if length <= 0:
                 refuse_batch(position, "a data record has no value")
@@ -223,6 +246,8 @@ def _values(records: bytes, count: int) -> tuple[bytes, ...]:
             if after + 1 != end or records[after]:
                 refuse_batch(position, "a record has headers, or a length that does not fit what is in it")
             values.append(records[position:after])
+            around = records[start:at], records[behind_delta:position]
+            shapes[records[start : start + 2]] = *around, position - start, after - start
             position = end
     except IndexError:
         refuse_batch(position, "a record does not end within the batch")

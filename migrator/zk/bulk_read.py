@@ -41,8 +41,12 @@ class ReadRefusal(msgspec.Struct, frozen=True):
 _HEADER = struct.Struct(">iBi")
 _BEGIN = struct.Struct(">iB4xi")
 """A header and the number behind it: the length of the data, or why there is none."""
-_STAT = struct.Struct(">qq16xi4xiq4xi8x")
-"""czxid, mzxid, version, aversion, ephemeralOwner, numChildren; the rest of the 68 bytes is stepped over."""
+_STAT = struct.Struct(">qq16xi4xiq4xi8xiB4xi")
+"""czxid, mzxid, version, aversion, ephemeralOwner, numChildren; the rest of the 68 bytes is stepped over. Behind them
+what `_BEGIN` takes of the next answer.
+"""
+_BEHIND_LAST = bytes(4)
+"""The last header has no number behind it."""
 _INT = struct.Struct(">i")
 _GET_DATA, _GET_CHILDREN, _MULTI_READ, _ERROR = 4, 8, 22, -1
 _NO_NODE = -101
@@ -83,17 +87,20 @@ class GetMany(BulkRead):
         found: list[Any] = []
         unpack_begin, unpack_stat, take = _BEGIN.unpack_from, _STAT.unpack_from, found.append
         begin_size, stat_size = _BEGIN.size, _STAT.size
+        buffer += _BEHIND_LAST
+        kind, done, number = unpack_begin(buffer, offset)
+        offset += begin_size
         for path in self._paths:
-            kind, done, number = unpack_begin(buffer, offset)
             if done:
                 break
-            offset += begin_size
             if kind == _ERROR:
                 take(_missing_or_refused(number))
+                kind, done, number = unpack_begin(buffer, offset)
+                offset += begin_size
                 continue
-            end = offset + max(number, 0)
-            czxid, mzxid, version, acl_changes, owner, children = unpack_stat(buffer, end)
+            end = offset + number if number > 0 else offset
             data = None if number < 0 else buffer[offset:end]
+            czxid, mzxid, version, acl_changes, owner, children, kind, done, number = unpack_stat(buffer, end)
             if acl_changes and self._changed is not None:
                 self._changed(path)
             take(Znode(data, version, mzxid, czxid, owner, acl_changes, children))

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from weakref import WeakSet
 
-import structlog
 from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
     BadVersionError,
@@ -52,7 +51,6 @@ from migrator.zk.reach import reach
 from migrator.zk.tls_settings import ZkTls, tls_settings
 from migrator.zk.tls_sockets import SocketHandler, sockets_of, speaking_tls
 
-log = structlog.get_logger()
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 """Its lines go where somebody asked for them, and not in front of the finding that says the same."""
 
@@ -103,7 +101,9 @@ class _SessionWatch:
                 try:
                     session.begin_again()
                 except Exception:  # it is looked at again
-                    log.exception("zookeeper.session_not_begun")
+                    import structlog  # it brings a fifth of a second of modules, which most commands never need
+
+                    structlog.get_logger().exception("zookeeper.session_not_begun")
             del sessions
 
 

@@ -28,7 +28,6 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from migrator.findings.finding import words_of
 from migrator.findings.preflight import ZOOKEEPER_TLS_UNUSABLE
-from migrator.tls.contexts import new_context, own_name, show, trust
 from migrator.tls.renewal import RenewedContext
 from migrator.tls.sources import PemSource, Source, StoreSource
 from migrator.zk.tls_settings import PEM, ZkStore, ZkTls
@@ -94,12 +93,16 @@ def sockets_of(tls: ZkTls | None) -> ZkSockets:
     context = RenewedContext(partial(_context, tls), stores)
     name = None
     if tls.identity is not None:
+        from migrator.tls.contexts import own_name
+
         with _refused(tls.identity):
             name = own_name(*_source(tls.identity))
     return ZkSockets(context, name)
 
 
 def _context(tls: ZkTls) -> ssl.SSLContext:
+    from migrator.tls.contexts import new_context, show, trust  # cryptography takes 0.1 s, and few speak TLS
+
     context = new_context(ssl.PROTOCOL_TLS_CLIENT, tls.versions)
     context.check_hostname = tls.verify_names
     context.verify_mode = ssl.CERT_REQUIRED

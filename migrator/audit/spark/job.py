@@ -87,7 +87,6 @@ from migrator.audit.spark.sources import (
     INPUT_SCHEMA,
     LOG,
     READ,
-    READERS_MAX,
     PartReader,
     SubjectReader,
     ZkReading,
@@ -233,9 +232,7 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
     rules = request.rules
     kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks, layout=LAYOUT)
     offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
-    reading = ZkReading.shared(
-        request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
-    )
+    reading = ZkReading.shared(request.zookeeper, log.fingerprints, cores, Secrets.of(request.passwords))
     remote = not is_local(spark.sparkContext.master or "")
     sent = SentFile(Path(rules.read).read_bytes()) if remote and rules.read else None
     rows = RowsWithExecutors() if remote and not work.keeps else RowsInFiles(spark)
@@ -363,7 +360,7 @@ class _Audit:
         low = None if offsets is None else offsets.mirrored().offset
         self.kept.elections = log.plan.epoch
         self.kept.stands_still = low is not None and behind_ms(log.plan, low) > STANDS_STILL_MS
-        parts = plan_parts(names, min(self.kept.tasks, READERS_MAX))
+        parts = plan_parts(names, reading.readers)
         reader = PartReader(reading, parts, self._sent([*log.plan.splits, *log.plan.beside]))
         self._note_beside(look, log.plan.beside_offset)
         self._keep_inputs(look, self._read(reader), len(reader))
@@ -386,7 +383,8 @@ class _Audit:
         low = None if offsets is None else offsets.mirrored().offset
         if offsets is None:
             log.look()
-        rows = look.subjects.repartition(self.kept.tasks).mapInArrow(SubjectReader(reading), INPUT_SCHEMA)
+        readers = min(self.kept.tasks, reading.readers)
+        rows = look.subjects.repartition(readers).mapInArrow(SubjectReader(reading), INPUT_SCHEMA)
         self._keep_inputs(look, rows, look.subjects.count())
         if offsets is not None and low is not None:
             high = offsets.mirrored()

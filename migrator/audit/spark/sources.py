@@ -177,23 +177,29 @@ ZkPart = TopicRange | Others
 
 
 class ZkReading(msgspec.Struct, frozen=True):
-    """How tasks read ZooKeeper. Each takes its share of the limits. passwords: what decodes those of brokers."""
+    """How tasks read ZooKeeper. Each takes its share of the limits. readers: so many at the same time.
+
+    passwords: what decodes those of brokers.
+    """
 
     connect: str
     fingerprint_key_hex: str
     in_flight: int
     per_second: int
+    readers: int
     passwords: Secrets | None = None
 
     @classmethod
     def shared(
-        cls, connect: str, fingerprints: SecretFingerprints, readers: int, passwords: Secrets | None = None
+        cls, connect: str, fingerprints: SecretFingerprints, cores: int, passwords: Secrets | None = None
     ) -> ZkReading:
-        """readers: tasks that run at the same time."""
+        """cores: tasks that run at the same time. Half of them read ZooKeeper, as the limits hold for all together, and
+        the log is read beside it.
+        """
+        readers = max(1, min(cores // 2, READERS_MAX))
         per_second = (CONSIDERATE.per_second or 0) // readers
-        return cls(
-            connect, fingerprints.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second), passwords
-        )
+        in_flight = max(1, CONSIDERATE.in_flight // readers)
+        return cls(connect, fingerprints.key_hex, in_flight, max(1, per_second), readers, passwords)
 
     def rows(self, what: str, rows: Rows) -> Iterator[InputRow]:
         """What `rows` reads from a session; `what` names it should that fail."""
@@ -251,11 +257,16 @@ def plan_parts(names: Sequence[str], count: int) -> list[ZkPart]:
 
 
 class PartReader:
-    """Reads the parts of ZooKeeper, and behind them the splits of the log, for `mapInArrow` over numbers."""
+    """Reads the parts of ZooKeeper and the splits of the log, for `mapInArrow` over numbers.
+
+    Tasks begin in the order of their numbers: first the readers of ZooKeeper, each with its parts one behind the other,
+    then a task for each split, which other cores take meanwhile.
+    """
 
     def __init__(self, reading: ZkReading, parts: Sequence[ZkPart], splits: Sequence[LogSplit]) -> None:
         self._reading = reading
-        self._inputs: list[ZkPart | LogSplit] = [*parts, *splits]
+        of_readers = (tuple(parts[each :: reading.readers]) for each in range(reading.readers))
+        self._inputs: list[tuple[ZkPart, ...] | LogSplit] = [*filter(None, of_readers), *splits]
 
     def __len__(self) -> int:
         return len(self._inputs)
@@ -265,10 +276,12 @@ class PartReader:
             for number in batch.column(0).to_pylist():
                 yield from counted_batches(self._rows(self._inputs[number]), 1)
 
-    def _rows(self, part: ZkPart | LogSplit) -> Iterator[InputRow]:
-        if isinstance(part, LogSplit):
-            return _rows_of_split(part, SecretFingerprints.from_hex(self._reading.fingerprint_key_hex))
-        return self._reading.rows(str(part), partial(_rows_of_part, part))
+    def _rows(self, wanted: tuple[ZkPart, ...] | LogSplit) -> Iterator[InputRow]:
+        if isinstance(wanted, LogSplit):
+            yield from _rows_of_split(wanted, SecretFingerprints.from_hex(self._reading.fingerprint_key_hex))
+        else:
+            for part in wanted:
+                yield from self._reading.rows(str(part), partial(_rows_of_part, part))
 
 
 def _rows_of_split(split: LogSplit, fingerprints: SecretFingerprints) -> Iterator[InputRow]:

@@ -196,7 +196,7 @@ def partition(name: str, number: int, epoch: int) -> PartitionRecord:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_partitions_that_are_known_by_their_bytes_are_what_they_are_one_by_one(data: st.DataObject) -> None:
     """In transactions that end, are aborted or stay open, and behind the offset from which states are kept."""
     batches: list[list[Message]] = [[topic("a"), topic("b")]]

@@ -20,6 +20,7 @@ from migrator.audit.security_facts import SecurityChange, zk_facts
 from migrator.audit.spark.sources import (
     LOG,
     READ,
+    READERS_MAX,
     ROWS_PER_BATCH,
     TOPICS_PER_RANGE_MAX,
     ZOOKEEPER,
@@ -68,10 +69,19 @@ def test_ranges_hold_about_as_many_topics_each_and_never_too_many() -> None:
 
 
 def test_tasks_that_read_side_by_side_share_what_one_considerate_reader_may_ask_for() -> None:
-    reading = ZkReading.shared("host:2181", SecretFingerprints(), readers=2)
+    reading = ZkReading.shared("host:2181", SecretFingerprints(), cores=4)
     assert reading.in_flight * 2 <= CONSIDERATE.in_flight
     assert reading.per_second * 2 <= (CONSIDERATE.per_second or 0)
-    assert ZkReading.shared("host:2181", SecretFingerprints(), readers=64).in_flight == 1
+    assert ZkReading.shared("host:2181", SecretFingerprints(), cores=64).in_flight == 1
+
+
+@pytest.mark.parametrize(("cores", "readers"), [(1, 1), (2, 1), (5, 2), (64, READERS_MAX)])
+def test_readers_of_zookeeper_begin_first_and_leave_cores_to_the_log(cores: int, readers: int) -> None:
+    reading = ZkReading.shared("host:2181", SecretFingerprints(), cores)
+    parts = plan_parts([f"t{number}" for number in range(20)], reading.readers)
+    splits = [LogSplit("segment", 0, 1), LogSplit("segment", 1, 2)]
+    assert reading.readers == readers
+    assert len(PartReader(reading, parts, splits)) == readers + len(splits)
 
 
 def test_secrets_of_both_sides_become_the_same_hash_on_their_way_into_rows() -> None:
