@@ -5,7 +5,7 @@ Out:  what a later release refuses, with the release since which it does.
 Elsewhere: findings before the migration (driver/checks/content.py) and after it (state_machine/policy/later.py), the
 whole table for people (docs/later-kafka.md), Kafka 3.9's own rules (topic_configs.py, broker_configs.py).
 Source: `ConfigDef`s of Kafka 3.9.2, 4.0.0, 4.0.2, 4.1.2, 4.2.2, 4.3.1 and 4.4.0, compared key by key on 2026-11-30
-(tests/contract/test_later_configs.py does it again).
+(tests/e2e/test_later_configs.py does it again).
 """
 
 from __future__ import annotations

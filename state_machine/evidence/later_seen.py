@@ -8,7 +8,6 @@ Rule: once the end of the migration is in the log, every release may come.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -21,8 +20,6 @@ from state_machine.clusters.observe import Observation
 from state_machine.policy.later import NO_LATER, LaterObserved
 from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
-
-BEFORE_LATER: Final = (Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED)
 
 
 def later_seen(look: Observation | None, phase: Phase) -> LaterObserved:
@@ -44,7 +41,7 @@ def later_seen(look: Observation | None, phase: Phase) -> LaterObserved:
 def before_later(look: Observation, phase: Phase) -> Iterator[Occurrence]:
     """What a later Kafka would not take or would turn round, once the end is near: the next software may be that."""
     log = look.log
-    if phase not in BEFORE_LATER or not log.known:
+    if not PHASES[phase].has_stock_alone or not log.known:
         return
     for each in log.refused_later:
         yield REFUSED_BY_LATER_KAFKA.found(**msgspec.structs.asdict(each))

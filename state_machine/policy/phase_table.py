@@ -159,6 +159,11 @@ class PhaseRow:
         return self.has_journal and not self.no_return
 
     @property
+    def has_stock_alone(self) -> bool:
+        """Every controller is Kafka's own: what comes after it may be a later Kafka."""
+        return self.wanted.voters is Voters.STOCK
+
+    @property
     def may_have_stock(self) -> bool:
         """Stock controllers may be in place, and the flag in their files still counts."""
         return self.wanted.voters in (Voters.SOME_STOCK, Voters.STOCK) and not self.no_return
