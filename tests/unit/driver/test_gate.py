@@ -240,7 +240,7 @@ def at_level(level: int, *, voters: tuple[int, ...] = VOTERS) -> Image:
     return draft.finish(Position(1, 1002)).after
 
 
-@pytest.mark.parametrize(("level", "name"), [(12, "3.6-IV0 (12)"), (22, "22")])
+@pytest.mark.parametrize(("level", "name"), [(12, "3.6-IV0 (12)"), (22, "4.0-IV0 (22)"), (99, "99")])
 def test_a_metadata_version_that_this_release_does_not_migrate_closes_the_gate(level: int, name: str) -> None:
     """R-866-10: nothing below or above is tried."""
     enabled = dict.fromkeys(VOTERS, True)
