@@ -25,6 +25,7 @@ from migrator.model.values import MigrationState
 from migrator.wire.messages.metadata import FeatureLevelRecord, ZkMigrationStateRecord
 from migrator.wire.schema import Message
 from migrator.zk import paths
+from migrator.zk.json_texts import check_json
 
 Facts = dict[str, Any]
 
@@ -59,7 +60,7 @@ _CLUSTER_ID_JSON: Final = msgspec.json.Decoder(_ClusterIdJson)
 
 def cluster_id_facts(path: str, data: bytes | None) -> Facts:
     try:
-        return {"id": _CLUSTER_ID_JSON.decode(data or b"").id}
+        return {"id": _CLUSTER_ID_JSON.decode(check_json(data or b"")).id}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
 

@@ -28,10 +28,10 @@ from migrator.audit.cluster import (
     cluster_facts,
     cluster_key,
 )
-from migrator.audit.java_texts import java_long
+from migrator.audit.java_texts import INT_MAX, LONG_MAX, java_long, java_uuid
 from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, TOO_DEEP, SecurityFacts, change_of
 from migrator.findings.audit import LOG_INCONSISTENT
-from migrator.findings.content import MALFORMED_ZNODE
+from migrator.findings.content import MALFORMED_ZNODE, PRODUCER_IDS_EMPTY
 from migrator.findings.finding import words_of
 from migrator.wire.messages.metadata import (
     ConfigRecord,
@@ -45,6 +45,7 @@ from migrator.wire.messages.metadata import (
 )
 from migrator.wire.records import decode_record, frame_of
 from migrator.wire.schema import Message
+from migrator.zk.json_texts import check_json
 
 Facts = dict[str, Any]
 
@@ -80,6 +81,9 @@ STATES_KEPT, KEPT_STATE_BYTES = 4_096, 1_024
 """Texts of state znodes that are decoded once, most of 150 bytes. Longer ones, as anybody may write, are not kept."""
 
 NO_LEADER: Final = -1
+
+MINUS_ZERO: Final = b'"-0"'
+"""As the key of a partition: 0 for Kafka, but what is added and removed is looked up by the text."""
 
 RECOVERY_STATE_MAX: Final = 1
 """`LeaderRecoveryState` has RECOVERED and RECOVERING."""
@@ -146,18 +150,24 @@ def why_unusable(facts: Facts) -> tuple[str, str] | None:
 # --- ZooKeeper's side -------------------------------------------------------------------------------------
 
 
+_Int = Annotated[int, msgspec.Meta(ge=-INT_MAX - 1, le=INT_MAX)]
+"""What Kafka reads as an Int: it throws for a larger number."""
+
+
 class _TopicJson(msgspec.Struct):
-    partitions: dict[int, tuple[int, ...]]
-    topic_id: str | None = None
-    adding_replicas: dict[int, list[int]] | None = None
-    removing_replicas: dict[int, list[int]] | None = None
+    """What may be missing may not be null: Kafka throws for it."""
+
+    partitions: dict[_Int, tuple[_Int, ...]]
+    topic_id: str | msgspec.UnsetType = msgspec.UNSET
+    adding_replicas: dict[_Int, list[_Int]] = {}
+    removing_replicas: dict[_Int, list[_Int]] = {}
 
 
 class _StateJson(msgspec.Struct):
-    controller_epoch: Annotated[int, msgspec.Meta(ge=FIRST_CONTROLLER_EPOCH)]
-    leader: int
-    leader_epoch: int
-    isr: list[int]
+    controller_epoch: Annotated[int, msgspec.Meta(ge=FIRST_CONTROLLER_EPOCH, le=INT_MAX)]
+    leader: _Int
+    leader_epoch: _Int
+    isr: list[_Int]
     leader_recovery_state: Annotated[int, msgspec.Meta(ge=0, le=RECOVERY_STATE_MAX)] = 0
 
 
@@ -172,7 +182,7 @@ class _ProducerIdsJson(msgspec.Struct):
 
     block_end: str
     block_start: str
-    broker: int
+    broker: _Int
 
 
 _TOPIC_JSON: Final = msgspec.json.Decoder(_TopicJson)
@@ -183,7 +193,7 @@ _PRODUCER_IDS_JSON: Final = msgspec.json.Decoder(_ProducerIdsJson)
 
 def _json(path: str, data: bytes | None, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return decoder.decode(data or b"")
+        return decoder.decode(check_json(data or b""))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MALFORMED_ZNODE.error(path=path, reason=_words(error)) from error
 
@@ -195,9 +205,12 @@ def _words(error: Exception) -> str:
 def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
     """A topic znode: the topic's facts, and per partition id its assignment. Partitions are a family of their own."""
     found = _json(path, data, _TOPIC_JSON)
-    adding, removing = found.adding_replicas or {}, found.removing_replicas or {}
+    if MINUS_ZERO in (data or b""):
+        raise MALFORMED_ZNODE.error(path=path, reason="a partition id is -0")
+    topic_id = None if found.topic_id is msgspec.UNSET else _topic_id(path, found.topic_id)
+    adding, removing = found.adding_replicas, found.removing_replicas
     if not adding and not removing:
-        return {"id": found.topic_id}, {each: _settled(replicas) for each, replicas in found.partitions.items()}
+        return {"id": topic_id}, {each: _settled(replicas) for each, replicas in found.partitions.items()}
     assignments = {
         partition: {
             "replicas": [*replicas],
@@ -206,7 +219,14 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
         }
         for partition, replicas in found.partitions.items()
     }
-    return {"id": found.topic_id}, assignments
+    return {"id": topic_id}, assignments
+
+
+def _topic_id(path: str, text: str) -> str:
+    try:
+        return java_uuid(text)
+    except ValueError as error:
+        raise MALFORMED_ZNODE.error(path=path, reason="topic_id is not an id") from error
 
 
 @lru_cache(maxsize=KNOWN_MAX)
@@ -217,7 +237,7 @@ def _settled(replicas: tuple[int, ...]) -> Facts:
 
 def _decoded_state(data: bytes) -> tuple[int, Facts]:
     """Controller epoch, and the facts but for the version."""
-    found = _STATE_JSON.decode(data)
+    found = _STATE_JSON.decode(check_json(data))
     return found.controller_epoch, {
         "leader": found.leader,
         "leader_epoch": found.leader_epoch,
@@ -263,17 +283,23 @@ def zk_config(path: str, data: bytes | None) -> Facts:
 
 
 def zk_producer_ids(path: str, data: bytes | None) -> Facts:
-    """What comes after the newest block; nothing when none was handed out."""
-    if not data:
+    """What comes after the newest block; nothing when none was handed out: then the znode has no data, which is not
+    the same as a text of no bytes. Kafka throws for that.
+    """
+    if data is None:
         return {}
+    if not data:
+        raise PRODUCER_IDS_EMPTY.error(path=path)
     block = _json(path, data, _PRODUCER_IDS_JSON)
     try:
-        start, facts = java_long(block.block_start), {NEXT_ID: java_long(block.block_end) + 1}
-        facts[BLOCK_SIZE] = facts[NEXT_ID] - start
-        if block.broker == STOCK_MIRROR:
-            facts[STOCK_ANNOUNCES] = start
+        start, end = java_long(block.block_start), java_long(block.block_end)
     except ValueError as error:
         raise MALFORMED_ZNODE.error(path=path, reason="an end of the block is not a number") from error
+    if end + 1 > LONG_MAX or not -INT_MAX - 1 <= end + 1 - start <= INT_MAX:
+        raise MALFORMED_ZNODE.error(path=path, reason=f"the block from {start} to {end} is longer than Kafka reads")
+    facts = {NEXT_ID: end + 1, BLOCK_SIZE: end + 1 - start}
+    if block.broker == STOCK_MIRROR:
+        facts[STOCK_ANNOUNCES] = start
     return facts
 
 

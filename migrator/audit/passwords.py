@@ -13,7 +13,6 @@ Source: Kafka 3.9 `EncryptingPasswordEncoder`, `DynamicBrokerConfig.DynamicPassw
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import re
 from base64 import b64decode
@@ -121,6 +120,8 @@ class PasswordReader:
 
     def _decoded(self, text: str) -> str:
         parts = parts_of(text)
+        if any(":" not in each for each in _pairs(text)):
+            raise _UnreadableError("it is not a text of Kafka's password encoder: a part of it has no colon")
         if missing := sorted(PARTS - parts.keys()):
             raise _UnreadableError(f"it is not a text of Kafka's password encoder: it has no {missing[0]}")
         for secret in self._secrets.tried:
@@ -141,6 +142,14 @@ def _clear(path: str, key: str, value: str, passwords: PasswordReader | None) ->
     if passwords is None:
         raise PASSWORD_CONFIG.error(path=path, key=key)
     return passwords.clear(path, key, value)
+
+
+def _pairs(text: str) -> list[str]:
+    """What stands between commas. Java drops what is empty at the end."""
+    found = text.split(",")
+    while found and not found[-1].strip():
+        found.pop()
+    return found
 
 
 def parts_of(text: str) -> dict[str, str]:
@@ -210,7 +219,7 @@ def _number(parts: Mapping[str, str], name: str, at_most: int) -> int:
 def _bytes(parts: Mapping[str, str], name: str) -> bytes:
     try:
         return b64decode(parts[name], validate=True)
-    except (KeyError, binascii.Error):
+    except (KeyError, ValueError):  # also of a letter that is not ASCII
         raise _UnreadableError(f"its {name} is not base64") from None
 
 

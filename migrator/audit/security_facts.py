@@ -15,11 +15,19 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote_plus, unquote_plus
+from urllib.parse import quote_plus
 
 import msgspec
 
-from migrator.audit.java_texts import java_double, java_int, java_long
+from migrator.audit.java_texts import (
+    LONG_MAX,
+    java_base64,
+    java_double,
+    java_int,
+    java_long,
+    java_principal,
+    java_unescaped,
+)
 from migrator.findings.audit import LOG_INCONSISTENT
 from migrator.findings.content import MALFORMED_ZNODE
 from migrator.findings.finding import words_of
@@ -33,6 +41,7 @@ from migrator.wire.messages.metadata import (
     UserScramCredentialRecord,
 )
 from migrator.wire.schema import Message
+from migrator.zk.json_texts import check_json
 
 QUOTAS: Final = "client quotas"
 SCRAM: Final = "SCRAM credentials"
@@ -73,6 +82,12 @@ _OPERATIONS: Final = {
     10: "describeconfigs", 11: "alterconfigs", 12: "idempotentwrite", 13: "createtokens", 14: "describetokens",
 }  # fmt: skip
 _PERMISSIONS: Final = {2: "deny", 3: "allow"}
+_OPERATION_WORDS: Final = {word.upper(): word for word in _OPERATIONS.values()}
+_PERMISSION_WORDS: Final = {word.upper(): word for word in _PERMISSIONS.values()}
+_UNKNOWN: Final = "0"
+"""As a record is told: Kafka reads every word that it does not know as `Unknown`."""
+_NO_ENTRY: Final = "ANY"
+"""Kafka throws for an entry that says so."""
 
 Facts = dict[str, Any]
 
@@ -100,15 +115,20 @@ class _AclsJson(msgspec.Struct):
     version: Literal[1]
 
 
+_Long = Annotated[int, msgspec.Meta(ge=-LONG_MAX - 1, le=LONG_MAX)]
+
+
 class _TokenJson(msgspec.Struct):
+    """Kafka looks at the requester in the last version only."""
+
     version: Annotated[int, msgspec.Meta(ge=1, le=TOKEN_VERSION_MAX)]
     owner: str
     token_id: str = msgspec.field(name="tokenId")
     renewers: list[str]
-    issued: int = msgspec.field(name="issueTimestamp")
-    latest: int = msgspec.field(name="maxTimestamp")
-    expires: int = msgspec.field(name="expiryTimestamp")
-    requester: str | None = msgspec.field(name="tokenRequester", default=None)
+    issued: _Long = msgspec.field(name="issueTimestamp")
+    latest: _Long = msgspec.field(name="maxTimestamp")
+    expires: _Long = msgspec.field(name="expiryTimestamp")
+    requester: Any = msgspec.field(name="tokenRequester", default=None)
 
 
 def zk_facts(path: str, data: bytes | None) -> dict[str, Facts]:
@@ -135,7 +155,7 @@ def families_at(path: str) -> tuple[str, ...]:
 
 
 def _zk_entity(data: bytes | None) -> dict[str, Facts]:
-    values = msgspec.json.decode(data, type=_EntityJson).config if data else {}
+    values = msgspec.json.decode(check_json(data), type=_EntityJson).config if data else {}
     quotas: Facts = {}
     scram: Facts = {}
     for key, value in values.items():
@@ -147,9 +167,12 @@ def _zk_entity(data: bytes | None) -> dict[str, Facts]:
 
 
 def _quota(key: str, text: str) -> float:
+    """What the migration copies: a double. A whole number has to be one for brokers first."""
     if key in LONG_QUOTAS:
-        return float(java_long(text))
-    return float(java_int(text)) if key in INT_QUOTAS else java_double(text)
+        java_long(text)
+    elif key in INT_QUOTAS:
+        java_int(text)
+    return java_double(text)
 
 
 def _number(value: float) -> float | str:
@@ -158,28 +181,51 @@ def _number(value: float) -> float | str:
 
 
 def _zk_credential(text: str) -> Facts:
-    parts = dict(part.split("=", 1) for part in text.split(","))
+    parts = dict(
+        part.split("=", 1) for part in text.rstrip(",").split(",")
+    )  # `String.split` drops what is empty at the end
     if parts.keys() != CREDENTIAL_KEYS:
         raise ValueError("it has other keys than Kafka's")
-    return {**parts, "iterations": java_int(parts["iterations"])}
+    keys = {name: base64.b64encode(java_base64(parts[name])).decode() for name in CREDENTIAL_KEYS - {"iterations"}}
+    return {**keys, "iterations": java_int(parts["iterations"])}
 
 
 def _zk_acls(data: bytes | None) -> Facts:
-    found = msgspec.json.decode(data, type=_AclsJson).acls if data else []
-    return {_acl_text(each.permission, each.operation, each.principal, each.host): 1 for each in found}
+    found = msgspec.json.decode(check_json(data), type=_AclsJson).acls if data else []
+    return {
+        _acl_text(
+            _word(each.permission, _PERMISSION_WORDS),
+            _word(each.operation, _OPERATION_WORDS),
+            java_principal(each.principal),
+            each.host,
+        ): 1
+        for each in found
+    }
+
+
+def _word(text: str, words: dict[str, str]) -> str:
+    """`SecurityUtils.operation` and `permissionType`: in any case."""
+    if text.upper() == _NO_ENTRY:
+        raise ValueError("no entry of an ACL is for any")
+    return words.get(text.upper(), _UNKNOWN)
 
 
 def _zk_token(data: bytes | None) -> Facts:
-    found = msgspec.json.decode(data or b"", type=_TokenJson)
-    owner = unquote_plus(found.owner)
-    requester = owner if found.requester is None else unquote_plus(found.requester)
-    renewers = [unquote_plus(each) for each in found.renewers]
+    found = msgspec.json.decode(check_json(data or b""), type=_TokenJson)
+    owner = requester = _principal(found.owner)
+    if found.version == TOKEN_VERSION_MAX:
+        requester = _principal(msgspec.convert(found.requester, str))
+    renewers = [_principal(each) for each in found.renewers]
     return _token_facts(found.token_id, owner, requester, renewers, (found.issued, found.latest, found.expires))
+
+
+def _principal(text: str) -> str:
+    return java_principal(java_unescaped(text))
 
 
 def _acl_text(permission: str, operation: str, principal: str, host: str) -> str:
     """One field for one ACL, in one way only."""
-    return msgspec.json.encode([permission.lower(), operation.lower(), principal, host]).decode()
+    return msgspec.json.encode([permission, operation, principal, host]).decode()
 
 
 def _token_facts(token: str, owner: str, requester: str, renewers: list[str], times: tuple[int, int, int]) -> Facts:

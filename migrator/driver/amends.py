@@ -37,9 +37,11 @@ from migrator.zk.znodes import config_data, state_data, topic_data
 
 @dataclass(slots=True)
 class Amends:
-    """rewrite: data by path. remove: subtrees. left: problems of znodes that are not mirrored, or too large."""
+    """rewrite: data by path, None for a znode without any. remove: subtrees. left: problems of znodes that are not
+    mirrored, or too large.
+    """
 
-    rewrite: dict[str, bytes] = field(default_factory=dict)
+    rewrite: dict[str, bytes | None] = field(default_factory=dict)
     remove: set[str] = field(default_factory=set)
     left: list[Occurrence] = field(default_factory=list)
 
@@ -58,7 +60,7 @@ def amends(tree: Tree, target: Image, zk_epoch: int, znode_bytes_max: int = ZNOD
     made = found.made
     made.remove = {path for path in made.remove if not _below_any(path.rpartition("/")[0], made.remove)}
     made.rewrite = {path: data for path, data in made.rewrite.items() if not _below_any(path, made.remove)}
-    for path, size in sorted((path, len(path.encode()) + len(data)) for path, data in made.rewrite.items()):
+    for path, size in sorted((path, len(path.encode()) + len(data or b"")) for path, data in made.rewrite.items()):
         if size > znode_bytes_max:
             del made.rewrite[path]
             made.left.append(ZNODE_NOT_WRITTEN.found(path=path, bytes=size, limit=znode_bytes_max))
@@ -94,7 +96,7 @@ class _Amending:
                 self._entity(path)
             case ["latest_producer_id_block"]:
                 if self._target.next_producer_id <= 0:
-                    self.made.rewrite[path] = b""
+                    self.made.rewrite[path] = None
             case ["admin", *_]:
                 pass  # an order: taken away unread (orders.py)
             case ["delegation_token", "tokens", token]:

@@ -73,6 +73,6 @@ def place_findings(missing: Collection[str]) -> Iterator[Occurrence]:
 
 
 def plan_places(missing: Collection[str], epoch_version: int) -> Multi:
-    """Create these, empty, while `/controller_epoch` is at this version."""
-    creates = [Create(path, b"") for path in PLACE_PATHS if path in missing]
+    """Create these, without data as Kafka does, while `/controller_epoch` is at this version."""
+    creates = [Create(path, None) for path in PLACE_PATHS if path in missing]
     return Multi((Check(paths.CONTROLLER_EPOCH, epoch_version), *creates))

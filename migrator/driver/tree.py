@@ -25,6 +25,7 @@ from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import ConfigKey, ConfigType, Partition, Topic
 from migrator.zk import paths
+from migrator.zk.json_texts import check_json
 from migrator.zk.passwords import PasswordEncoder, clear_config
 from migrator.zk.znodes import (
     UNREADABLE,
@@ -198,7 +199,7 @@ class StateReader:
                 continue
             mzxids.append(znode.mzxid)
             try:
-                state = decode(znode.data or b"")
+                state = decode(check_json(znode.data or b""))
             except UNREADABLE as error:
                 path = paths.state(head.name, partition_id)
                 problems.append(MALFORMED_ZNODE.found(path=path, reason=words_of(error)))

@@ -435,6 +435,14 @@ ZNODE_GUARDED = Finding(
     cases=("F-18",),
 )
 
+PRODUCER_IDS_EMPTY = Finding(
+    code="Z2K-1065",
+    says="{path} has a text of no bytes.",
+    means="Kafka makes this znode without data, and throws where it finds a text without a block in it. Brokers in "
+    "ZooKeeper mode get no producer ids then: idempotent and transactional producers do not start.",
+    remedy="Delete the znode in ZooKeeper's shell and create it again without data. Then run `zk2kraft check` again.",
+)
+
 FOREIGN_SESSIONS = Finding(
     code="Z2K-1046",
     says="{count} ZooKeeper sessions belong to no broker: {clients}.",

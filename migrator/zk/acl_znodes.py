@@ -31,6 +31,7 @@ from migrator.model.values import (
 )
 from migrator.zk import paths
 from migrator.zk.entity_znodes import desanitise, sanitise
+from migrator.zk.json_texts import check_json
 from migrator.zk.znodes import RECORD_TEXT_BYTES_MAX, UNREADABLE, Int64
 
 E = TypeVar("E", bound=IntEnum)
@@ -107,7 +108,7 @@ def parse_acls(path: str, data: bytes | None) -> frozenset[AclEntry]:
     if not data:
         return frozenset()
     try:
-        found = _ACLS_JSON.decode(data)
+        found = _ACLS_JSON.decode(check_json(data))
     except UNREADABLE as error:
         raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
     if found.version != 1:
@@ -181,7 +182,7 @@ TOKEN_VERSIONS: Final = (1, 2, 3)
 def parse_token(path: str, data: bytes | None) -> DelegationToken:
     """A token. Its own id has to be the name of its znode: brokers look for it there."""
     try:
-        found = _TOKEN_JSON.decode(data or b"")
+        found = _TOKEN_JSON.decode(check_json(data or b""))
     except UNREADABLE as error:
         raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
     if found.version not in TOKEN_VERSIONS:

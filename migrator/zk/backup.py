@@ -223,7 +223,7 @@ def restore(session: ZkSession, file: Path) -> BackupInfo:
     for _, entry in _read_lines(file):
         if entry.path in (None, "/") or entry.ephemeral or is_foreign(entry.path or "/"):
             continue
-        create = Create(entry.path or "", base64.b64decode(entry.data or ""))
+        create = Create(entry.path or "", None if entry.data is None else base64.b64decode(entry.data))
         own = Multi((create,)).bytes
         if operations and (len(operations) >= CREATES_PER_MULTI or weight + own > BYTES_PER_MULTI):
             _apply(session, file, operations)

@@ -50,7 +50,7 @@ _SCRAM_MECHANISMS: Final = {name: mechanism for mechanism, name in SCRAM_NAMES.i
 EPSILON: Final = 1e-6
 """As far as this from a whole number Kafka takes a quota for one."""
 
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 """What a broker in ZooKeeper mode reads a LONG or an INT from: `1E3` and `1000.0` end its reading.
 Source: Kafka 3.9 `QuotaConfigHandler.updateQuotaConfig`, `IpConfigHandler`.
@@ -179,12 +179,19 @@ def parse_scram(path: str, key: str, text: str) -> ScramCredential:
     if len(pairs) != len(_SCRAM_FIELDS) or set(found) != set(_SCRAM_FIELDS):
         raise MALFORMED_ZNODE.error(path=path, reason=f"{key} has not the four parts of a credential")
     try:
-        salt, stored, server = (base64.b64decode(found[name], validate=True) for name in _SCRAM_FIELDS[:3])
+        salt, stored, server = (_decoded(found[name]) for name in _SCRAM_FIELDS[:3])
     except (binascii.Error, ValueError):
         raise MALFORMED_ZNODE.error(path=path, reason=f"a part of {key} is not base64") from None
     if not re.fullmatch("[0-9]{1,10}", found["iterations"]) or int(found["iterations"]) > INT32_MAX:
         raise MALFORMED_ZNODE.error(path=path, reason=f"the iterations of {key} are not a number of 32 bits")
     return ScramCredential(salt, stored, server, int(found["iterations"]))
+
+
+def _decoded(text: str) -> bytes:
+    """Python also takes padding that is too much, and Kafka throws for it."""
+    if len(text) % 4:
+        raise ValueError("it is not base64")
+    return base64.b64decode(text, validate=True)
 
 
 def scram_text(kept: ScramCredential) -> str:

@@ -36,25 +36,29 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """data: None for a znode without data, which Kafka tells from one with a text of no bytes."""
+
     path: str
-    data: bytes
+    data: bytes | None
     ephemeral: bool = False
     sequence: bool = False
 
     @property
     def znode_bytes(self) -> int:
-        return len(self.path.encode()) + len(self.data)
+        return len(self.path.encode()) + len(self.data or b"")
 
 
 @dataclass(frozen=True, slots=True)
 class SetData:
+    """data: as in `Create`."""
+
     path: str
-    data: bytes
+    data: bytes | None
     version: int = ANY_VERSION
 
     @property
     def znode_bytes(self) -> int:
-        return len(self.path.encode()) + len(self.data)
+        return len(self.path.encode()) + len(self.data or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ _FRAME = 60
 
 
 def _weight(operation: Operation) -> int:
-    data = operation.data if isinstance(operation, (Create, SetData)) else b""
+    data = (operation.data if isinstance(operation, (Create, SetData)) else None) or b""
     path = operation.path
     return _FRAME + (len(path) if path.isascii() else len(path.encode())) + len(data)
 
@@ -123,7 +127,8 @@ _SECRET_ROOTS = ("/config/users/", "/config/brokers/", "/delegation_token/")
 """Credentials, tokens, and passwords of listeners are kept below these; ZooKeeper's own access lists say so too."""
 
 
-def _told(path: str, data: bytes) -> str:
+def _told(path: str, data: bytes | None) -> str:
+    data = data or b""
     if path.startswith(_SECRET_ROOTS):
         return f"({len(data)} bytes that are not shown)"
     return data.decode(errors="replace")

@@ -226,9 +226,16 @@ def _clear_value(path: str, key: str, text: str, encoder: PasswordEncoder | None
 
 
 def _parts(text: str) -> dict[str, str]:
-    """Pairs with commas between them; each is cut at its last colon. Order says nothing."""
-    pairs = [pair.rpartition(":") for pair in re.split(r"\s*,\s*", text)]
-    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+    """Pairs with commas between them; each is cut at its last colon, and Kafka throws for one without. Order says
+    nothing.
+    """
+    texts = text.split(",")
+    while texts and not texts[-1].strip():
+        texts.pop()  # as Java's `split` does
+    pairs = [pair.rpartition(":") for pair in texts]
+    if not all(colon for _, colon, _ in pairs):
+        raise Damaged("it is not a text of Kafka's password encoder: a part of it has no colon")
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _part(parts: Mapping[str, str], name: str) -> str:

@@ -399,9 +399,11 @@ class ZkSession:
                 case Check(path, version):
                     transaction.check(path, version)
                 case Create(path, data, ephemeral, sequence):
-                    transaction.create(path, data, acl=self._acl(path), ephemeral=ephemeral, sequence=sequence)
+                    transaction.create(path, data or b"", acl=self._acl(path), ephemeral=ephemeral, sequence=sequence)
+                    _without_data(transaction, data)
                 case SetData(path, data, version):
-                    transaction.set_data(path, data, version)
+                    transaction.set_data(path, data or b"", version)
+                    _without_data(transaction, data)
                 case Delete(path, version):
                     transaction.delete(path, version)
         with translated("multi"):
@@ -413,6 +415,12 @@ class ZkSession:
 
     def ensure_path(self, path: str) -> None:
         self._ask(path, self._client.ensure_path_async)
+
+
+def _without_data(transaction: TransactionRequest, data: bytes | None) -> None:
+    """kazoo can send that there is no data, and only refuses to be asked for it."""
+    if data is None:
+        transaction.operations[-1] = transaction.operations[-1]._replace(data=None)
 
 
 def process_login() -> ZkLogin | None:

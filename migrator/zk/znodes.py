@@ -16,9 +16,10 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from migrator.findings.content import MALFORMED_ZNODE
+from migrator.findings.content import MALFORMED_ZNODE, PRODUCER_IDS_EMPTY
 from migrator.findings.finding import words_of
 from migrator.model.values import ZERO_ID, Listener, Partition, Recovery, SecurityProtocol, Topic, is_password
+from migrator.zk.json_texts import check_json
 from migrator.zk.paths import BROKER_CONFIGS
 
 T = TypeVar("T")
@@ -33,6 +34,9 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 RECORD_TEXT_BYTES_MAX: Final = 32_767
 """No text in a metadata record may be longer, in Kafka as here; ZooKeeper takes longer ones."""
+
+PRODUCER_ID_BLOCK_MAX: Final = INT32_MAX
+"""Ids of one block: Kafka throws for more."""
 
 PRODUCER_ID_MAX: Final = 2**63 - 2**32
 """The end of a block is below this, so that the next id and its margin are numbers as well."""
@@ -83,6 +87,16 @@ class MigrationZnode(msgspec.Struct, frozen=True, gc=False):
     version: int = 0
 
 
+class MigrationJson(msgspec.Struct, gc=False):
+    """The same as it stands in ZooKeeper: nothing may be missing."""
+
+    kraft_controller_id: Int32
+    kraft_controller_epoch: Int32
+    kraft_metadata_offset: Int64
+    kraft_metadata_epoch: Int32
+    version: int
+
+
 class ProducerIdBlock(msgspec.Struct, frozen=True, gc=False):
     """`/latest_producer_id_block`: the block most recently handed out, both ends included (as text)."""
 
@@ -94,17 +108,21 @@ class ProducerIdBlock(msgspec.Struct, frozen=True, gc=False):
 
 DISABLED_FEATURES: Final = 0
 """Status of `/feature` where feature versions are off (KIP-584)."""
+FEATURE_STATUSES: Final = (DISABLED_FEATURES, 1)
+FEATURE_VERSIONS: Final = (1, 2)
 
 
-class ZkReassignment(msgspec.Struct, frozen=True, gc=False):
-    """New replicas for one partition, ordered through ZooKeeper."""
+class ZkReassignment(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """New replicas for one partition, ordered through ZooKeeper. Kafka ignores an order with a key that it does not
+    know.
+    """
 
     topic: str
     partition: Int32
     replicas: list[Int32]
 
 
-class ReassignZnode(msgspec.Struct, gc=False):
+class ReassignZnode(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """`/admin/reassign_partitions`: what was ordered there. What moves already is in the topics' own znodes."""
 
     version: int
@@ -141,19 +159,15 @@ class FeatureZnode(msgspec.Struct, gc=False):
     """`/feature`. Kafka 3.9 writes status 0 below inter.broker.protocol.version 2.7-IV0, and 1 from there on."""
 
     version: int
-    status: int = 1
-    features: dict[str, Any] = {}
+    status: int
+    features: dict[str, dict[str, Int32]]
 
     @property
     def finalized(self) -> dict[str, int]:
-        """Levels by feature, 0 where the level cannot be read. What a disabled znode names counts for no broker."""
+        """Levels by feature. What a disabled znode names counts for no broker."""
         if self.status == DISABLED_FEATURES:
             return {}
-        levels = (
-            (name, bounds.get("max_version_level") if isinstance(bounds, dict) else None)
-            for name, bounds in self.features.items()
-        )
-        return {name: level if isinstance(level, int) else 0 for name, level in levels}
+        return {name: levels["max_version_level"] for name, levels in self.features.items()}
 
 
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
@@ -163,7 +177,7 @@ _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
         StateZnode,
         ConfigZnode,
         ControllerZnode,
-        MigrationZnode,
+        MigrationJson,
         ProducerIdBlock,
         ReassignZnode,
         ClusterIdZnode,
@@ -176,7 +190,7 @@ _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
 def parse(kind: type[T], path: str, data: bytes | None) -> T:
     """The value that `data` holds. Raises Z2K-1001 naming `path` when it does not hold one."""
     try:
-        value: T = _DECODERS[kind].decode(data or b"")
+        value: T = _DECODERS[kind].decode(check_json(data or b""))
     except UNREADABLE as error:
         raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
     return value
@@ -294,9 +308,28 @@ def controller_data(controller_id: int, kraft_epoch: int, timestamp_ms: int) -> 
 
 
 def parse_migration(path: str, data: bytes | None) -> MigrationZnode:
-    znode = parse(MigrationZnode, path, data)
-    if znode.version != 0:
-        raise MALFORMED_ZNODE.error(path=path, reason=f"version {znode.version} of /migration is not known")
+    found = parse(MigrationJson, path, data)
+    if found.version != 0:
+        raise MALFORMED_ZNODE.error(path=path, reason=f"version {found.version} of /migration is not known")
+    return MigrationZnode(
+        found.kraft_controller_id,
+        found.kraft_controller_epoch,
+        found.kraft_metadata_offset,
+        found.kraft_metadata_epoch,
+    )
+
+
+def parse_features(path: str, data: bytes | None) -> FeatureZnode:
+    """Finalized features. Raises Z2K-1001 where Kafka throws: a broker in ZooKeeper mode stops at its start then."""
+    znode = parse(FeatureZnode, path, data)
+    if znode.version not in FEATURE_VERSIONS or znode.status not in FEATURE_STATUSES:
+        reason = f"version {znode.version} with status {znode.status} is not known"
+        raise MALFORMED_ZNODE.error(path=path, reason=reason)
+    for name, levels in znode.features.items():
+        highest = levels.get("max_version_level", 0)
+        lowest = 1 if znode.version > 1 else levels.get("min_version_level", 0)
+        if not 1 <= lowest <= highest:
+            raise MALFORMED_ZNODE.error(path=path, reason=f"the levels of {name[:60]} are {lowest} to {highest}")
     return znode
 
 
@@ -313,15 +346,23 @@ def migration_data(znode: MigrationZnode) -> bytes:
 
 
 def parse_producer_ids(path: str, data: bytes | None) -> ProducerIdBlock | None:
-    """The newest block, or None while none was handed out (the znode exists without data)."""
-    if not data:
+    """The newest block, or None while none was handed out (the znode exists without data).
+
+    Raises Z2K-1065 for a text of no bytes, which is not the same: Kafka throws for it, and hands out no ids.
+    """
+    if data is None:
         return None
+    if not data:
+        raise PRODUCER_IDS_EMPTY.error(path=path)
     block = parse(ProducerIdBlock, path, data)
     for text in (block.block_start, block.block_end):
         if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= PRODUCER_ID_MAX:
             raise MALFORMED_ZNODE.error(path=path, reason=f"{text[:40]!r} is not a producer id")
-    if int(block.block_end) < int(block.block_start):
+    ids = int(block.block_end) - int(block.block_start) + 1
+    if ids < 1:
         raise MALFORMED_ZNODE.error(path=path, reason=f"it ends at {block.block_end}, before {block.block_start}")
+    if ids > PRODUCER_ID_BLOCK_MAX:
+        raise MALFORMED_ZNODE.error(path=path, reason=f"a block has {ids} ids, and Kafka reads {PRODUCER_ID_BLOCK_MAX}")
     return block
 
 

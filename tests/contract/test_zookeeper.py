@@ -72,6 +72,15 @@ def test_a_znode_begins_at_version_0_and_counts_each_write_also_of_equal_bytes(s
     assert found.mzxid > found.czxid
 
 
+def test_no_data_and_a_text_of_no_bytes_are_two_things(session: ZkSession, root: str) -> None:
+    """Kafka makes `/latest_producer_id_block` with the one, and throws where it finds the other."""
+    none, empty = f"{root}/none", f"{root}/empty"
+    assert do(session, Create(none, None), Create(empty, b"")).applied
+    assert [each and each.data for each in session.get_many((none, empty))] == [None, b""]
+    assert do(session, SetData(none, b""), SetData(empty, None)).applied
+    assert [each and each.data for each in session.get_many((none, empty))] == [b"", None]
+
+
 def test_all_operations_of_a_multi_carry_one_transaction_id(session: ZkSession, root: str) -> None:
     assert do(session, Create(f"{root}/a", b""), Create(f"{root}/b", b""), SetData(f"{root}/a", b"1")).applied
     a, b = session.get(f"{root}/a"), session.get(f"{root}/b")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kazoo.protocol import serialization as wire
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -35,7 +35,8 @@ Watch = Callable[[], object]
 
 @dataclass
 class _Node:
-    data: bytes
+    data: Any
+    """Bytes, or None where there is no data: which of them, a test knows."""
     version: int = 0
     czxid: int = 0
     mzxid: int = 0
@@ -78,8 +79,8 @@ class FakeEnsemble:
         self.zxid += 1
         self._fire(gone, came_or_went=gone)
 
-    def create(self, path: str, data: bytes = b"") -> None:
-        """Set a node up, parents included."""
+    def create(self, path: str, data: bytes | None = None) -> None:
+        """Set a node up, parents included, which have no data as Kafka's have none."""
         parent = path.rsplit("/", 1)[0]
         if parent and parent not in self.nodes:
             self.create(parent)
@@ -87,7 +88,7 @@ class FakeEnsemble:
         self.nodes[path] = _Node(data, czxid=self.zxid, mzxid=self.zxid)
 
     def tree(self) -> dict[str, bytes]:
-        return {path: node.data for path, node in sorted(self.nodes.items())}
+        return {path: node.data or b"" for path, node in sorted(self.nodes.items())}
 
     def apply(self, multi: Multi, session_id: int) -> MultiOutcome:
         if request_bytes(multi) > self.jute_maxbuffer:

@@ -47,7 +47,7 @@ from migrator.wire.messages.metadata import PartitionChangeRecord, PartitionReco
 from migrator.wire.schema import Message
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
-from migrator.zk.znodes import BrokerZnode, FeatureZnode, parse
+from migrator.zk.znodes import BrokerZnode, parse, parse_features
 
 ANSWER_S: Final = 5.0
 API_VERSIONS_VERSION: Final = 3
@@ -203,7 +203,7 @@ def before_a_quorum(tree: Tree, brokers: Sequence[tuple[str, Mapping[str, str]]]
 def finalized_in_zookeeper(session: ZkSession) -> dict[str, int] | None:
     """What `/feature` finalizes, as a broker reads it; None: it does not exist. Raises Z2K-1001."""
     znode = session.get(paths.FEATURE)
-    return None if znode is None or not znode.data else parse(FeatureZnode, paths.FEATURE, znode.data).finalized
+    return None if znode is None or not znode.data else parse_features(paths.FEATURE, znode.data).finalized
 
 
 # --- controllers ------------------------------------------------------------------------------------------

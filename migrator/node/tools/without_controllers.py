@@ -23,6 +23,7 @@ from migrator.driver.claim import ClaimObservation
 from migrator.driver.copy import PRODUCER_ID_BLOCK
 from migrator.driver.orders import Orders, in_the_way, with_orders
 from migrator.driver.tree import Tree, live_and_assigned
+from migrator.findings.content import PRODUCER_IDS_EMPTY
 from migrator.findings.driver import (
     LOG_HAS_TO_BE_SHOWN,
     LOG_IS_FINAL,
@@ -259,7 +260,7 @@ def _multi(observed: ClaimObservation, tree: Tree, noted: Znode | None) -> Multi
 def _move_producer_ids_on(tree: Tree) -> Operation:
     """A block of nobody, as a KRaft controller leaves it; the next one that is handed out begins behind it."""
     for problem in tree.problems:
-        if problem.values.get("path") == paths.PRODUCER_IDS:
+        if problem.values.get("path") == paths.PRODUCER_IDS and problem.code != PRODUCER_IDS_EMPTY.code:
             raise WITHOUT_CONTROLLERS_REFUSED.error(reason=problem.text)
     first = max(tree.next_producer_id(), 0) + PRODUCER_ID_MARGIN
     last = first + PRODUCER_ID_BLOCK - 1

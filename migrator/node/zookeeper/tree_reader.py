@@ -37,9 +37,9 @@ from migrator.zk.znodes import (
     BrokerZnode,
     ClusterIdZnode,
     ControllerZnode,
-    FeatureZnode,
     parse,
     parse_controller_epoch,
+    parse_features,
     parse_migration,
     parse_ordered_moves,
     parse_producer_ids,
@@ -383,7 +383,7 @@ def _read_features(session: ZkSession, tree: Tree) -> None:
     with _Problems(tree.problems):
         znode = session.get(paths.FEATURE)
         if znode is not None and znode.data:
-            tree.features = sorted(parse(FeatureZnode, paths.FEATURE, znode.data).finalized)
+            tree.features = sorted(parse_features(paths.FEATURE, znode.data).finalized)
 
 
 _OF_CLAIM: Final = (paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.MIGRATION)

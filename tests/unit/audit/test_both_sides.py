@@ -105,7 +105,12 @@ def written(cluster: dict[str, Any]) -> FakeEnsemble:
         kept = encoded_config(f"/config/brokers/{broker}", config, WRITER)
         ensemble.create(f"/config/brokers/{broker}", encoded({"version": 1, "config": kept}))
     if cluster["block_end"] is not None:
-        block = {"version": 1, "broker": 1, "block_start": "0", "block_end": str(cluster["block_end"])}
+        block = {
+            "version": 1,
+            "broker": 1,
+            "block_start": str(cluster["block_end"] - 999),
+            "block_end": str(cluster["block_end"]),
+        }
         ensemble.create("/latest_producer_id_block", encoded(block))
     for path, data in cluster["security"].items():
         ensemble.create(path, data)

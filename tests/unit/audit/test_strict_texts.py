@@ -1,7 +1,6 @@
 """What Kafka's own reader refuses is not read, whatever it equals: each of these once passed an audit.
 
-Proof: Kafka 3.9.2's readers, called with these texts (`ProducerIdBlockZNode`, `AclEntry.fromBytes`,
-`DelegationTokenManagerZk.fromBytes`, `QuotaConfigHandler`, `ScramCredentialUtils`, `LeaderRecoveryState.of`).
+Proof: Kafka 3.9.2's own classes, asked for some hundreds of texts of each kind (tests/e2e/test_kafkas_own_readers.py).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import pytest
 
 from migrator.audit.java_texts import java_double, java_int, java_long
 from migrator.audit.normalise import LogFacts, zk_config, zk_producer_ids, zk_state, zk_topic
+from migrator.audit.passwords import PasswordReader, Secrets
 from migrator.audit.security_facts import ACLS, QUOTAS, TOKENS, zk_facts
 from migrator.audit.zk_source import config_rows, security_rows, topic_reads
 from migrator.findings.finding import FindingError
@@ -50,6 +50,10 @@ def quota(name: str, value: str) -> bytes:
         {"block_end": str(2**63)},
         {"broker": "1"},
         {"block_start": None},
+        {"broker": 2**31},
+        {"block_end": "2147483647"},
+        {"block_start": "-9223372036854775808"},
+        {"block_end": "\U0001d7d9"},
     ],
 )
 def test_a_block_of_producer_ids_that_no_broker_can_read(change: dict[str, Any]) -> None:
@@ -77,6 +81,18 @@ def test_a_block_of_producer_ids_that_no_broker_can_read(change: dict[str, Any])
         ("/config/users/a", quota("SCRAM-SHA-256", SCRAM + "8_192")),
         ("/config/users/a", quota("SCRAM-SHA-256", SCRAM + "4096,more=1")),
         ("/config/users/a", quota("SCRAM-SHA-256", "salt=c2FsdA==,iterations=4096")),
+        ("/config/users/a", quota("SCRAM-SHA-256", SCRAM.replace("c2FsdA==", "c2FsdA=") + "4096")),
+        ("/config/users/a", quota("SCRAM-SHA-256", SCRAM.replace("c2FsdA==", "c2Fsd-==") + "4096")),
+        ("/config/users/a", quota("SCRAM-SHA-256", SCRAM.replace("c2FsdA==", "c2Fsd") + "4096")),
+        ("/config/users/a", quota("producer_byte_rate", "\u0661\u0660")),
+        ("/kafka-acl/Topic/t", text({"version": 1, "acls": [{**ACL, "operation": "Any"}]})),
+        ("/kafka-acl/Topic/t", text({"version": 1, "acls": [{**ACL, "principal": "alice"}]})),
+        ("/kafka-acl/Topic/t", b'{"version":1,"acls":[],"more":"\xff"}'),
+        ("/delegation_token/tokens/abc", text({**TOKEN, "owner": "alice"})),
+        ("/delegation_token/tokens/abc", text({**TOKEN, "owner": "User%3Aa%4"})),
+        ("/delegation_token/tokens/abc", text({**TOKEN, "renewers": ["User%3A%zz"]})),
+        ("/delegation_token/tokens/abc", text({**TOKEN, "tokenRequester": None})),
+        ("/delegation_token/tokens/abc", text({**TOKEN, "issueTimestamp": 2**63})),
     ],
 )
 def test_a_znode_that_kafkas_own_reader_refuses(path: str, data: bytes) -> None:
@@ -96,6 +112,75 @@ def test_what_kafka_writes_and_reads_is_read() -> None:
         ["User%3Ac", "User%3Ad"], ["User%3Ad", "User%3Ac"]
     ))  # fmt: skip
     assert one == other, "renewers are a set"
+    asked = text({**TOKEN, "version": 2, "tokenRequester": 7})
+    assert zk_facts("/delegation_token/tokens/abc", asked)[TOKENS]["token requester"] == "User:a", "Kafka does not look"
+    written, otherwise = (
+        zk_facts("/config/users/a", quota("SCRAM-SHA-256", SCRAM.replace("c2FsdA==", salt) + "4096"))
+        for salt in ("c2FsdA==", "c2FsdA")
+    )
+    assert written == otherwise, "padding says nothing"
+
+
+def test_words_of_acls_are_those_that_kafka_reads() -> None:
+    """In any case. A word that it does not know is Unknown, whatever other alphabets make of it."""
+
+    def facts(operation: str) -> Any:
+        return zk_facts("/kafka-acl/Topic/t", text({"version": 1, "acls": [{**ACL, "operation": operation}]}))[ACLS]
+
+    assert facts("CREATETOKENS") == facts("CreateTokens") != facts("CreateTo\u212aens")
+    assert facts("CreateTo\u212aens") == facts("CREATE_TOKENS") == facts("Unknown")
+
+
+TOPIC = {"version": 3, "partitions": {"0": [1, 2]}, "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"partitions": {"0": [2**31]}},
+        {"partitions": {"4294967296": [1]}},
+        {"partitions": {"-0": [1]}},
+        {"adding_replicas": None},
+        {"adding_replicas": {"0": [2**31]}},
+        {"removing_replicas": None},
+        {"topic_id": None},
+        {"topic_id": ""},
+        {"topic_id": "AAAAAAAAAAAAAAAAAAAAA"},
+        {"topic_id": "+/+/+/+/+/+/+/+/+/+/+A"},
+    ],
+)
+def test_a_topic_that_kafkas_own_reader_refuses(change: dict[str, Any]) -> None:
+    assert zk_topic("/brokers/topics/t", text(TOPIC))[0] == {"id": TOPIC["topic_id"]}
+    with pytest.raises(FindingError, match="Z2K-1001"):
+        zk_topic("/brokers/topics/t", text({**TOPIC, **change}))
+
+
+def test_an_id_is_the_id_that_kafka_reads_in_whatever_form() -> None:
+    for other in ("AAAAAAAAAAAAAAAAAAAAAQ==", "AAAAAAAAAAAAAAAAAAAAAR"):
+        assert zk_topic("/brokers/topics/t", text({**TOPIC, "topic_id": other}))[0] == {"id": TOPIC["topic_id"]}
+
+
+@pytest.mark.parametrize("key", ["controller_epoch", "leader", "leader_epoch"])
+def test_a_number_of_a_state_that_does_not_fit_into_kafkas_is_not_read(key: str) -> None:
+    with pytest.raises(FindingError, match="Z2K-1001"):
+        zk_state("/s", text({**STATE, key: 2**31}), 0)
+
+
+def test_a_text_of_no_bytes_is_no_block_of_producer_ids_and_not_nothing() -> None:
+    assert zk_producer_ids("/latest_producer_id_block", None) == {}
+    with pytest.raises(FindingError, match="Z2K-1065"):
+        zk_producer_ids("/latest_producer_id_block", b"")
+
+
+def test_a_password_with_a_letter_that_is_not_ascii_ends_no_audit() -> None:
+    """It ended with exit code 70, without a report."""
+    parts = dict.fromkeys(("encryptedPassword", "initializationVector", "salt"), "\u0661")
+    words = {"keyFactoryAlgorithm": "PBKDF2WithHmacSHA512", "cipherAlgorithm": "AES/CBC/PKCS5Padding", "keyLength": 128}
+    pairs = {**parts, **words, "iterations": 16, "passwordLength": 1}
+    encoded = ",".join(f"{name}:{value}" for name, value in pairs.items())
+    for text_of_a_broker in (encoded, encoded + ",no colon"):
+        with pytest.raises(FindingError, match="Z2K-1070"):
+            PasswordReader(Secrets(("secret",))).clear("/config/brokers/1", "ssl.key.password", text_of_a_broker)
 
 
 @pytest.mark.parametrize("recovery", [2, -1])
@@ -109,8 +194,9 @@ def test_java_takes_digits_of_any_script_for_whole_numbers_and_of_one_for_others
     """As `Character.digit` does; tried with Java 17."""
     assert java_long("\u0661\u0660") == 10
     assert java_int("-2147483648") == -(2**31)
-    assert java_double("Infinity") == float("inf")
-    for read, wrong in ((java_long, "1 "), (java_int, "2147483648"), (java_double, "0x1p3"), (java_double, "nan")):
+    assert java_double("Infinity") == java_double("0x1p9999") == float("inf")
+    assert java_double(" -0x1.8p3d ") == -12.0
+    for read, wrong in ((java_long, "1 "), (java_int, "2147483648"), (java_double, "0x1"), (java_double, "nan")):
         with pytest.raises(ValueError, match="it "):
             read(wrong)
 

@@ -265,7 +265,8 @@ def test_whatever_is_accepted_has_a_legal_path_and_finite_json(request_: Message
     for operation in (each for multi in planned.multis for each in multi.operations):
         assert _prefix_root("/chroot", operation.path) == f"/chroot{operation.path}"
         assert_java_takes(operation.path)
-        if isinstance(operation, Create | SetData) and operation.data.startswith(b"{"):
+        if isinstance(operation, Create | SetData) and (operation.data or b"").startswith(b"{"):
+            assert operation.data is not None
             json.loads(operation.data, parse_constant=refuse_constant)
             read_again(operation.path, operation.data)
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.driver.amends import amends
 from migrator.driver.gate import content_findings, takeover_verdict
 from migrator.driver.places import PLACE_PATHS, PLACES, PersistentZnode, plan_places
-from migrator.findings.finding import Severity
+from migrator.driver.tree import Tree
+from migrator.findings.content import MALFORMED_ZNODE, PRODUCER_IDS_EMPTY
+from migrator.findings.finding import Occurrence, Severity
+from migrator.model.image import EMPTY
 from migrator.node.zookeeper.tree_reader import missing_places, read_tree
 from migrator.zk import paths
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.driver.test_gate import a_zookeeper, the_evidence
+
+UNREADABLE = MALFORMED_ZNODE.found(path=paths.PRODUCER_IDS, reason="no JSON")
 
 
 def without(path: str) -> FakeEnsemble:
@@ -58,3 +64,12 @@ def test_what_is_missing_is_created_with_its_parents_while_the_epoch_stands() ->
     assert not session.apply(plan_places(PLACE_PATHS, 7)).applied
     assert session.apply(plan_places(PLACE_PATHS, 0)).applied
     assert missing_places(session) == []
+    assert {ensemble.nodes[path].data for path in PLACE_PATHS} == {None}, "as Kafka makes them; it tells b'' from it"
+
+
+@pytest.mark.parametrize("problem", [PRODUCER_IDS_EMPTY.found(path=paths.PRODUCER_IDS), UNREADABLE])
+def test_a_block_that_kafka_cannot_read_is_taken_away_where_no_producer_ids_were_handed_out(
+    problem: Occurrence,
+) -> None:
+    """It became a text of no bytes, for which Kafka throws as well."""
+    assert amends(Tree(problems=[problem]), EMPTY, 1).rewrite == {paths.PRODUCER_IDS: None}

@@ -67,6 +67,18 @@ def test_a_tree_restored_into_an_empty_chroot_is_the_tree_but_for_ephemeral_znod
     assert (info.znodes, info.ephemerals) == (len(persistent(source)) + 1, 1)
 
 
+def test_a_znode_without_data_is_restored_without_data_and_not_with_a_text_of_no_bytes(tmp_path: Path) -> None:
+    """Kafka throws for the latter in /latest_producer_id_block, and hands out no producer ids."""
+    source = FakeEnsemble()
+    source.create("/latest_producer_id_block", None)
+    source.create("/config/changes", b"")
+    export(source.session(), tmp_path / "tree.gz", UNLIMITED)
+    target = FakeEnsemble()
+    restore(target.session(), tmp_path / "tree.gz")
+    assert target.nodes["/latest_producer_id_block"].data is None
+    assert target.nodes["/config/changes"].data == b""
+
+
 names = st.text(
     st.characters(codec="utf-8", exclude_characters="/\x00", exclude_categories=["Cs"]), min_size=1, max_size=8
 )
@@ -309,7 +321,7 @@ def test_every_root_of_kafkas_is_exported(tmp_path: Path) -> None:
 def an_earlier_export(directory: Path, source: FakeEnsemble) -> Path:
     """As earlier releases made it: with all that is in the chroot."""
     entries = [
-        {"path": path, "data": base64.b64encode(node.data).decode(), "version": node.version, "ephemeral": False}
+        {"path": path, "data": base64.b64encode(node.data or b"").decode(), "version": node.version, "ephemeral": False}
         for path, node in sorted(source.nodes.items())
         if not node.owner and not path.startswith("/zookeeper")
     ]

@@ -21,6 +21,7 @@ from migrator.zk.znodes import (
     ConfigZnode,
     ControllerZnode,
     FeatureZnode,
+    MigrationJson,
     MigrationZnode,
     ProducerIdBlock,
     StateZnode,
@@ -33,7 +34,9 @@ from migrator.zk.znodes import (
     parse,
     parse_config,
     parse_controller_epoch,
+    parse_features,
     parse_migration,
+    parse_ordered_moves,
     parse_producer_ids,
     producer_ids_data,
     replica_lists,
@@ -64,12 +67,12 @@ KAFKA_WRITES: dict[type[Any], tuple[bytes, Any]] = {
         b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}',
         ControllerZnode(1, 2, "1700000000000", -1),
     ),
-    MigrationZnode: (
+    MigrationJson: (
         (
             b'{"version":0,"kraft_metadata_offset":1200,"kraft_controller_id":3000,"kraft_metadata_epoch":4,'
             b'"kraft_controller_epoch":5}'
         ),
-        MigrationZnode(3000, 5, 1200, 4, 0),
+        MigrationJson(3000, 5, 1200, 4, 0),
     ),
     ProducerIdBlock: (
         b'{"version":1,"broker":2,"block_start":"5000","block_end":"5999"}',
@@ -205,7 +208,8 @@ def anything_near(kind: type[Any]) -> st.SearchStrategy[bytes]:
 READERS: list[tuple[type[Any], Callable[[str, bytes], Any]]] = [
     *((kind, lambda path, data, kind=kind: parse(kind, path, data)) for kind in KINDS),
     (ConfigZnode, parse_config),
-    (MigrationZnode, parse_migration),
+    (MigrationJson, parse_migration),
+    (FeatureZnode, parse_features),
     (ProducerIdBlock, parse_producer_ids),
     (ConfigZnode, parse_controller_epoch),
     (TopicZnode, lambda path, data: replica_lists(path, parse(TopicZnode, path, data).partitions)),
@@ -220,7 +224,8 @@ def test_any_bytes_give_a_value_or_a_finding_and_nothing_else(data: st.DataObjec
     given_bytes = data.draw(anything_near(kind) | st.binary(max_size=200))
     value = attempt(read, PATH, given_bytes)
     if isinstance(value, Occurrence):
-        assert (value.code, value.values["path"]) == ("Z2K-1001", PATH)
+        expected = "Z2K-1065" if (read, given_bytes) == (parse_producer_ids, b"") else "Z2K-1001"
+        assert (value.code, value.values["path"]) == (expected, PATH)
 
 
 # --- topics and states ------------------------------------------------------------------------------------
@@ -330,8 +335,16 @@ def test_a_migration_that_we_write_is_the_one_that_is_read(znode: MigrationZnode
 
 @pytest.mark.parametrize("version", [1, -1, 2**40])
 def test_a_migration_of_another_version_is_not_guessed_at(version: int) -> None:
-    data = b'{"version":%d,"kraft_controller_id":1}' % version
-    assert f"version {version}" in refusal(parse_migration, PATH, data)
+    data = migration_data(MigrationZnode()).replace(b'"version":0', b'"version":%d' % version)
+    assert refusal(parse_migration, PATH, data)
+
+
+@pytest.mark.parametrize("key", [each.name for each in msgspec.structs.fields(MigrationJson)])
+def test_a_migration_that_lacks_anything_is_refused_as_by_kafka(key: str) -> None:
+    """Each once had a default: a controller and an offset of -1 were read, where stock throws."""
+    whole = json.loads(migration_data(MigrationZnode(3000, 5, 1200, 4)))
+    del whole[key]
+    assert f"`{key}`" in refusal(parse_migration, PATH, json.dumps(whole).encode())
 
 
 @pytest.mark.parametrize(("data", "epoch"), [(b"0", 0), (b"17", 17), (b"2147483647", 2**31 - 1), (b"-1", -1)])
@@ -353,9 +366,11 @@ def test_a_block_of_producer_ids_that_we_write_is_the_one_that_is_read(first: in
     assert read == ProducerIdBlock(broker, str(first), str(first + 999))
 
 
-@pytest.mark.parametrize("data", [None, b""])
-def test_the_znode_of_producer_ids_is_empty_until_the_first_block(data: bytes | None) -> None:
-    assert parse_producer_ids(PATH, data) is None
+def test_the_znode_of_producer_ids_has_no_data_until_the_first_block() -> None:
+    """A text of no bytes is no block, and not nothing: Kafka's `ProducerIdBlockZNode` throws for it."""
+    assert parse_producer_ids(PATH, None) is None
+    with pytest.raises(FindingError, match="Z2K-1065"):
+        parse_producer_ids(PATH, b"")
 
 
 @pytest.mark.parametrize(
@@ -369,6 +384,7 @@ def test_the_znode_of_producer_ids_is_empty_until_the_first_block(data: bytes | 
         ("0", "9" * 5000),
         ("0", str(2**63 - 1)),
         ("5", "4"),
+        ("0", "2147483647"),
     ],
 )
 def test_a_block_that_is_no_range_of_producer_ids_is_refused(start: str, end: str) -> None:
@@ -415,16 +431,59 @@ def test_an_endpoint_that_nobody_could_reach_is_refused(endpoint: str) -> None:
     ("status", "features", "finalized"),
     [
         (1, {"x": {"max_version_level": 3}, "y": {"min_version_level": 1, "max_version_level": 2}}, {"x": 3, "y": 2}),
-        (1, {"x": {}, "y": 7}, {"x": 0, "y": 0}),
         (0, {"x": {"max_version_level": 3}}, {}),
-        (5, {"x": {"max_version_level": 3}}, {"x": 3}),
     ],
 )
 def test_only_a_znode_that_is_disabled_finalizes_nothing(
     status: int, features: dict[str, Any], finalized: dict[str, int]
 ) -> None:
-    """A level that cannot be read does not hide the feature."""
-    assert FeatureZnode(2, status, features).finalized == finalized
+    data = json.dumps({"version": 2, "status": status, "features": features}).encode()
+    assert parse_features(PATH, data).finalized == finalized
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"version":2,"status":5,"features":{}}',
+        '{"version":3,"status":1,"features":{}}',
+        '{"version":2,"features":{}}',
+        '{"version":2,"status":0}',
+        '{"version":2,"status":0,"features":{"x":7}}',
+        '{"version":2,"status":1,"features":{"x":{}}}',
+        '{"version":2,"status":1,"features":{"x":{"max_version_level":0}}}',
+        '{"version":1,"status":1,"features":{"x":{"max_version_level":2}}}',
+        '{"version":1,"status":1,"features":{"x":{"min_version_level":3,"max_version_level":2}}}',
+    ],
+)
+def test_features_for_which_a_broker_stops_at_its_start_are_refused(text: str) -> None:
+    assert refusal(parse_features, PATH, text.encode())
+
+
+# --- what nobody wants and Kafka parses all the same ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "more", [b'"more":"\xff"', b'"\xff":1', b'"more":' + b"1" * 1_001, b'"' + b"m" * 50_001 + b'" :1'], ids=len
+)
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_what_kafka_cannot_parse_as_a_whole_is_refused_as_a_whole(kind: type[Any], more: bytes) -> None:
+    """Kafka takes such a topic for one without partitions, and such a configuration for an empty one."""
+    data = KAFKA_WRITES[kind][0]
+    assert refusal(parse, kind, PATH, data[:-1] + b"," + more + b"}")
+
+
+def test_long_texts_and_lists_are_no_long_numbers_or_names() -> None:
+    replicas = b'{"partitions":{"0":[' + b",".join([b"1000"] * 50_000) + b"]}}"
+    assert len(parse(TopicZnode, PATH, replicas).partitions["0"]) == 50_000
+    assert parse_config(PATH, config_data({"a": "x" * 30_000, "b": ",".join("101" for _ in range(7_000))}))
+
+
+def test_an_order_with_a_key_that_kafka_does_not_know_is_not_carried_out() -> None:
+    order = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
+    assert parse_ordered_moves(PATH, json.dumps(order).encode())
+    assert "more" in refusal(parse_ordered_moves, PATH, json.dumps({**order, "more": 1}).encode())
+    order["partitions"][0]["more"] = 1  # type: ignore[index]
+    assert "more" in refusal(parse_ordered_moves, PATH, json.dumps(order).encode())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
+from migrator.zk.znodes import MigrationZnode, migration_data
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 
@@ -27,7 +28,7 @@ def a_tree(*topics: str, config: bytes | None = None) -> tuple[FakeEnsemble, Fak
     for path in (paths.TOPICS, paths.BROKER_IDS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS, paths.PRODUCER_IDS):
         ensemble.create(path)
     ensemble.create(paths.CONTROLLER_EPOCH, b"1")
-    ensemble.create(paths.MIGRATION, b"{}")
+    ensemble.create(paths.MIGRATION, migration_data(MigrationZnode()))
     image = an_image(*(a_topic(name, 3) for name in topics))
     for multi in plan(diff(EMPTY, image), a_claim(), Position(1, 1), Shape()).multis:
         for operation in multi.operations[2:]:
