@@ -95,7 +95,7 @@ def audit(
         if more:
             print(f"and {more:,} more differences; --json has the first {len(report.differences):,}")
         if report.brokers is not None:
-            _print_brokers(report.brokers)
+            print_brokers(report.brokers)
         if (files := report.zk.get("files")) is not None:
             _print_files(files)
         sides = "both sides are" if report.brokers is None else "ZooKeeper, log and brokers are"
@@ -181,7 +181,8 @@ def _print_files(read: FilesRead) -> None:
         )
 
 
-def _print_brokers(side: BrokersSide) -> None:
+def print_brokers(side: BrokersSide) -> None:
+    """Print what the third side of an audit found, a line for each thing."""
     from migrator.audit.compare import table
 
     modes = ", ".join(_how_it_told(each) for each in side.asked if not each.problem or each.listed_at_ms)

@@ -122,7 +122,7 @@ class DiskListing:
 
 
 def read_listing(file: Path) -> DiskListing:
-    """Read the file as a whole: of a broker with 10,000 replicas it has 2 MB. Raises Z2K-5013."""
+    """Read the file as a whole: of a broker with 10,000 replicas it has 2.6 MB. Raises Z2K-5013."""
     try:
         with open(file, "rb") as opened:
             return _listing(str(file), _lines(opened))

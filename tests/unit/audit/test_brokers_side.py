@@ -34,9 +34,10 @@ from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError
 from migrator.model.topic_configs import ConfigSource
-from migrator.node.brokers.what_they_say import read_brokers
+from migrator.node.brokers.what_they_say import _Questions, _Refused, read_brokers
 from migrator.node.tools import third_side as module
 from migrator.node.tools.third_side import BrokersAsked, third_side
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT
 from migrator.wire.messages.configs import (
     DescribeConfigsResourceResult,
@@ -62,6 +63,7 @@ from migrator.wire.messages.security import (
     DescribeAclsResource,
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenResponse,
     DescribeUserScramCredentialsResult,
     ScramCredentialInfo,
 )
@@ -250,6 +252,37 @@ def test_answers_have_the_keys_and_fields_of_the_two_other_sides() -> None:
     )
     told = broker_config_facts(1, DescribeConfigsResult(configs=(threads,)))
     assert told == {"1": {"log.cleaner.threads": "3"}, "": {"log.cleaner.threads": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (DescribeDelegationTokenResponse(61), {}),
+        (DescribeDelegationTokenResponse(64), {}),
+        (DescribeDelegationTokenResponse(), {TOKENS: {}}),
+        (DescribeDelegationTokenResponse(31), None),
+    ],
+    ids=["no secret key", "no login", "none to see", "another error"],
+)
+def test_a_broker_that_shows_no_tokens_is_no_side_of_them(
+    answer: DescribeDelegationTokenResponse, told: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`KafkaApis.handleDescribeTokensRequest`: who may see no token gets an empty list, and no error."""
+
+    async def asked(*given: Any) -> DescribeDelegationTokenResponse:
+        return answer
+
+    monkeypatch.setattr(_Questions, "_ask", asked)
+    questions = _Questions(1, BrokerConnection("k1", 9092, "test"), a_log())
+    if told is None:
+        with pytest.raises(_Refused, match="DescribeDelegationToken answered error 31"):
+            asyncio.run(questions._tokens())
+        return
+    assert asyncio.run(questions._tokens()) == told
+    facts = (
+        {**says(), TOKENS: {}} if TOKENS in told else {name: each for name, each in says().items() if name != TOKENS}
+    )
+    assert compared(BrokerReading(1, kraft=True, facts=facts)) == []
 
 
 # --- the looks, and who stands alone ----------------------------------------------------------------------

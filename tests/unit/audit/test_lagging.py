@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import pytest
 
+from api.commands.audits import print_brokers
 from migrator.audit.brokers.answers import LOGS
 from migrator.audit.brokers.lagging import LAG_MS, LAG_OFFSETS, ReadUpTo, lag_of
-from migrator.audit.compare import BrokersSide
+from migrator.audit.compare import AskedBroker, BrokerDifference, BrokersSide
 from migrator.audit.log_states import LogStates
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, id_text
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
@@ -192,6 +193,33 @@ def test_without_the_leaders_word_whoever_stays_behind_differs(monkeypatch: pyte
     assert side.lag_problem == "the quorum does not say who lags: c1:9093: connection refused"
     side = audited(monkeypatch, says(), later, asked=dict)
     assert (side.outcome, side.asked[0].lag, side.lag_problem) == ("diverged", None, "")
+
+
+def test_the_terminal_says_who_lags_and_whose_disks_were_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    lags = BrokerDifference(1, TOPIC_CONFIGS, "orders", "", "missing on broker", None, {"a": "1"}, "broker", lags=True)
+    side = BrokersSide(
+        asked=[
+            AskedBroker(1, "KRaft", compared=9, different=1, lagging=1, lag=lag_of(1_204, 35_000)),
+            AskedBroker(2, "KRaft", compared=9, lagging=2, lag=lag_of(7, 4_000), listed_at_ms=1_000),
+            AskedBroker(3, "", compared=9, listed_at_ms=1_000),
+            AskedBroker(4, "KRaft", compared=9, different=1, lag=lag_of(0, 0)),
+        ],
+        differences=[lags],
+        lag_problem="the quorum does not say who lags: refused",
+    )
+    print_brokers(side)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == (
+        "brokers: 1 (KRaft mode), 2 (KRaft mode, its disks as of 1970-01-01T00:00:01Z), "
+        "3 (its disks as of 1970-01-01T00:00:01Z), 4 (KRaft mode); keys of all of them:"
+    )
+    assert lines[3:] == [
+        "broker 1: lags: 1 key, behind by 1,204 offsets, 35 s",
+        "broker 2: lags, by no more than a healthy broker may: 2 keys, behind by 7 offsets, 4 s",
+        "broker 4: it has every record of the log",
+        "the quorum does not say who lags: refused",
+        "lags, missing on broker: broker 1: topic configs orders: broker=None log={'a': '1'}; the broker stands alone",
+    ]
 
 
 def test_a_leader_says_how_far_observers_are_by_its_own_clock() -> None:
