@@ -134,6 +134,19 @@ def log_check(
     raise typer.Exit(controllers.check_logs(directories, as_json=as_json))
 
 
+@log.command("disks")
+def log_disks(
+    directories: Annotated[list[Path], typer.Argument(help="all of log.dirs of one broker, on its host")],
+) -> None:
+    """List what a broker has on its disks, for `zk2kraft audit --disks`. Exit: 0 all, 1 a part, 2 nothing.
+
+    It reads names, sizes and small files, and changes nothing. The broker may run. Write the output into a file.
+    """
+    from api.commands import disks
+
+    raise typer.Exit(disks.list_log_directories(directories))
+
+
 @log.command("tiered")
 def log_tiered(
     directories: Annotated[
@@ -223,6 +236,12 @@ def audit_now(
         ),
     ] = None,
     without: Annotated[str, typer.Option(help="ID[,...]: with --brokers, these are not asked")] = "",
+    disks: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="also compare what a broker has on its disks: a file of `zk2kraft log disks`; once for each broker"
+        ),
+    ] = None,
     controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
@@ -247,6 +266,7 @@ def audit_now(
     code = audits.audit(
         *(side, kraft, compares, master, out, controller, brokers),
         without=without,
+        disks=disks or (),
         allow_moved=allow_moved,
         as_json=as_json,
         sessions=context.obj,  # of the warm audit process, which runs this command again and again

@@ -311,9 +311,17 @@ class FamilyView(BaseModel):
     not_read: int = Field(description="could not be read; never passed")
 
 
+class BrokerLagView(BaseModel):
+    """How far a broker's copy of the metadata log is behind, as the quorum's leader says."""
+
+    offsets: int = Field(description="records that it has not read yet")
+    ms: int = Field(description="milliseconds since it last had everything; -1: not known")
+    beyond: bool = Field(description="it is more than a healthy broker ever is")
+
+
 class AskedBrokerView(BaseModel):
     broker: int = Field(description="id of the broker")
-    mode: Literal["ZooKeeper", "KRaft", ""] = Field(description="how it runs; empty: it gave no answer")
+    mode: Literal["ZooKeeper", "KRaft", ""] = Field(description="how it runs; empty: it told nothing itself")
     result: Literal["passed", "diverged", "incomplete"] = Field(
         description="it says what the log says, contradicts it, or did not tell all"
     )
@@ -321,6 +329,13 @@ class AskedBrokerView(BaseModel):
     compared: int = Field(description="keys compared")
     different: int = Field(description="keys in which it contradicts the log")
     refused: str = Field(description="the first kind of metadata that it did not tell, and why; empty: it told all")
+    listed_at_ms: int = Field(default=0, description="when its disks were listed; 0: no listing was given")
+    lagging: int = Field(
+        default=0, description="keys in which it only lags; `different` has them if it is behind by more than the bound"
+    )
+    lag: BrokerLagView | None = Field(
+        default=None, description="of a broker that differed in every look: by how much it is behind; none: not known"
+    )
 
 
 class AuditView(BaseModel):
@@ -363,6 +378,9 @@ class BrokersView(BaseModel):
     zookeeper_alone: list[str] = Field(description="where ZooKeeper contradicts log and brokers: family, key, field")
     seconds: float = Field(description="how long it took")
     problem: str = Field(description="why no broker was read")
+    lag_problem: str = Field(
+        default="", description="why it is not known whether brokers that differ only lag; empty: nobody had to know"
+    )
     left_off: int = Field(description="how many differences its report does not carry")
 
 
@@ -400,7 +418,7 @@ class DifferenceView(BaseModel):
     zookeeper: Any = Field(description="the value in ZooKeeper")
     log: Any = Field(description="the value in the log")
     rule: str = Field(
-        description="the rule that expects it; of a snapshot, what it says; of a broker, why it was not read"
+        description="the rule that expects it; of a snapshot, what it says; of a broker, why it was not read, or lag"
     )
     broker: int | None = Field(default=None, description="the broker that differs from the log; none: ZooKeeper does")
     on_broker: Any = Field(default=None, description="the value on that broker")

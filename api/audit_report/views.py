@@ -26,6 +26,7 @@ _OF_BROKERS: Final[dict[str, Any]] = {
     **{name: [] for name in ("asked", "families", "differences", "zookeeper_alone", "not_asked")},
     "left_off": 0,
     "problem": "",
+    "lag_problem": "",
 }
 """Reports leave out what is as it is by default."""
 _OF_ZOOKEEPER: Final = ("connect", "cluster_id", "controller", "controller_epoch", "dual_write")

@@ -5,7 +5,7 @@ In:   what the command line read. Out: an exit code, and text or JSON on standar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +18,12 @@ from migrator.findings.finding import FindingError
 from migrator.model.printable import printable
 
 if TYPE_CHECKING:
-    from migrator.audit.compare import BrokersSide, Difference
-    from migrator.audit.normalise import LogFacts
+    from migrator.audit.brokers.both_sides import ReadSides
+    from migrator.audit.compare import AskedBroker, BrokersSide, Difference
     from migrator.audit.run import ThirdSide
     from migrator.audit.warm_process import Pipe
     from migrator.node.tools.log_of_quorum import QuorumLog
+    from migrator.node.tools.third_side import LagAsked
     from migrator.node.transport.client_security import ClientSecurity
     from migrator.zk.files.server_files import FilesRead
     from migrator.zk.files.session import ZooKeeperFiles
@@ -48,11 +49,13 @@ def audit(
     brokers: str | None = None,
     *,
     without: str = "",
+    disks: Sequence[Path] = (),
     allow_moved: bool,
     as_json: bool,
     sessions: Any = None,
 ) -> int:
     """brokers: addresses, or `registered`; None: they are not asked. without: ids of those that are not asked.
+    disks: listings of brokers' log directories.
 
     sessions: of the warm audit process; None: a Spark session for this audit alone.
     """
@@ -72,7 +75,7 @@ def audit(
                 passwords=passwords,
                 sessions=sessions,
                 confirm=log.confirm,
-                third_side=_third_side(brokers, controller, without),
+                third_side=_third_side(brokers, controller, without, disks, kraft),
             )
     except FindingError as error:
         report = unread_report(error, engine, {"total": 0.0})
@@ -92,7 +95,7 @@ def audit(
         if more:
             print(f"and {more:,} more differences; --json has the first {len(report.differences):,}")
         if report.brokers is not None:
-            _print_brokers(report.brokers)
+            print_brokers(report.brokers)
         if (files := report.zk.get("files")) is not None:
             _print_files(files)
         sides = "both sides are" if report.brokers is None else "ZooKeeper, log and brokers are"
@@ -100,7 +103,9 @@ def audit(
     return report.exit_code
 
 
-def _third_side(brokers: str | None, controller: Path | None, without: str) -> ThirdSide | None:
+def _third_side(
+    brokers: str | None, controller: Path | None, without: str, disks: Sequence[Path], kraft: str
+) -> ThirdSide | None:
     """They are spoken to as the controllers' file says: on the listener between brokers. Raises Z2K-5001.
 
     What is wrong with that file is a problem of the third side, and keeps nobody from comparing the two others.
@@ -109,8 +114,10 @@ def _third_side(brokers: str | None, controller: Path | None, without: str) -> T
 
     if brokers is None and without:
         raise AUDIT_CANNOT_READ.error(what="the brokers", reason="--without is about --brokers, which is not given")
-    if brokers is None:
+    if brokers is None and not disks:
         return None
+    from migrator.audit.brokers.disks_side import with_disks
+    from migrator.audit.compare import BrokersSide
     from migrator.node.config.properties import read_config
     from migrator.node.tools.third_side import BrokersAsked, third_side
     from migrator.node.transport.client_security import client_security
@@ -121,19 +128,44 @@ def _third_side(brokers: str | None, controller: Path | None, without: str) -> T
         raise AUDIT_CANNOT_READ.error(what="the brokers", reason=f"--without: {wrong[0]!r} is no id of a broker")
     left_out = frozenset(map(int, words))
 
-    def ask(read: Callable[[], LogFacts], two_sides: Sequence[Difference]) -> BrokersSide:
+    def asked(addresses: str) -> BrokersAsked:
         if controller is None:
-            return third_side(BrokersAsked(brokers, without=left_out), read, two_sides)
+            return BrokersAsked(addresses, without=left_out)
         config = read_config(controller)
         security = client_security(config.security.get(config.inter_broker_listener))
-        return third_side(BrokersAsked(brokers, security, config.inter_broker_listener, left_out), read, two_sides)
+        return BrokersAsked(addresses, security, config.inter_broker_listener, left_out)
+
+    def ask(sides: ReadSides) -> BrokersSide:
+        side = BrokersSide()
+        if brokers is not None:
+            lag = _lag_asked(kraft, controller, sides)
+            side = third_side(asked(brokers), sides.read, sides.between, lag=lag)
+        return with_disks(side, disks, sides) if disks else side
 
     return ask
 
 
+def _lag_asked(kraft: str, controller: Path | None, sides: ReadSides) -> LagAsked | None:
+    """The quorum is known by its addresses, or by a controller's file; None: a directory alone says nothing of it."""
+    from migrator.audit.log_plan import is_directory
+    from migrator.node.config.properties import read_config
+    from migrator.node.tools.log_of_quorum import voters_at
+    from migrator.node.tools.quorum_lag import read_up_to
+    from migrator.node.tools.third_side import LagAsked
+
+    if not is_directory(kraft):
+        voters = voters_at(kraft)
+    elif controller is not None:
+        voters = read_config(controller).voters
+    else:
+        return None
+    security = controllers_security(controller)
+    return LagAsked(lambda: read_up_to(voters, security), sides.behind)
+
+
 def _print_files(read: FilesRead) -> None:
     """What stood in for the ensemble, and up to when."""
-    moment = datetime.fromtimestamp(read.at_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if read.at_ms else ""
+    moment = _moment(read.at_ms) if read.at_ms else ""
     up_to = f"transaction {read.zxid:#x}" + (f" of {moment}" if moment else "")
     print(f"ZooKeeper's files up to {up_to}: {', '.join((read.snapshot, *read.logs))}")
     print(
@@ -149,11 +181,12 @@ def _print_files(read: FilesRead) -> None:
         )
 
 
-def _print_brokers(side: BrokersSide) -> None:
+def print_brokers(side: BrokersSide) -> None:
+    """Print what the third side of an audit found, a line for each thing."""
     from migrator.audit.compare import table
 
-    modes = ", ".join(f"{each.broker} ({each.mode} mode)" for each in side.asked if not each.problem)
-    print(f"\nbrokers asked: {modes or 'none'}; keys of all of them:")
+    modes = ", ".join(_how_it_told(each) for each in side.asked if not each.problem or each.listed_at_ms)
+    print(f"\nbrokers: {modes or 'none'}; keys of all of them:")
     print(table(side.families))
     if side.not_asked:
         print(f"not asked, as wanted: {', '.join(map(str, side.not_asked))}")
@@ -162,20 +195,32 @@ def _print_brokers(side: BrokersSide) -> None:
     for asked in side.asked:
         if asked.problem or asked.refused:
             print(printable(f"not read: broker {asked.broker}: {asked.problem or asked.refused}"))
+        if asked.lag is not None:
+            print(f"broker {asked.broker}: {asked.lag_words}")
+    if side.lag_problem:
+        print(printable(side.lag_problem))
     for each in side.differences[:LINES_MAX]:
         what = " ".join(filter(None, (each.family, each.key, each.field_)))
         alone = {"broker": "the broker stands alone", "log": "the log stands alone", "each": "all three differ"}
         said = each.reason or f"broker={each.on_broker} log={each.log}"
+        kind = f"lags, {each.kind}" if each.lags else each.kind
         print(
-            printable(
-                "; ".join(filter(None, (f"{each.kind}: broker {each.broker}: {what}: {said}", alone.get(each.alone))))
-            )
+            printable("; ".join(filter(None, (f"{kind}: broker {each.broker}: {what}: {said}", alone.get(each.alone)))))
         )
     more = len(side.differences[LINES_MAX:]) + side.left_off
     if more:
         print(f"and {more:,} more differences of brokers; --json has the first {len(side.differences):,}")
     for told in side.zookeeper_alone[:LINES_MAX]:
         print(printable(f"ZooKeeper stands alone: {told}: every broker says what the log says"))
+
+
+def _how_it_told(each: AskedBroker) -> str:
+    listed = f"its disks as of {_moment(each.listed_at_ms)}" if each.listed_at_ms else ""
+    return f"{each.broker} ({', '.join(filter(None, (each.mode and f'{each.mode} mode', listed)))})"
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def controllers_security(controller: Path | None) -> ClientSecurity:

@@ -421,6 +421,7 @@ class BrokerDifference(msgspec.Struct, frozen=True, rename={"field_": "field"}):
     alone:  the side that contradicts the two others: `broker`, `log`, or `each` where all three differ; "" where
             nothing can be said of ZooKeeper.
     reason: why it was not read.
+    lags:   it is what the log said before records that the broker has not read yet.
     """
 
     broker: int
@@ -432,6 +433,7 @@ class BrokerDifference(msgspec.Struct, frozen=True, rename={"field_": "field"}):
     log: Any
     alone: str = ""
     reason: str = ""
+    lags: bool = False
 
 
 class BrokerOutcome(StrEnum):
@@ -442,10 +444,31 @@ class BrokerOutcome(StrEnum):
     INCOMPLETE = "incomplete"
 
 
+class BrokerLag(msgspec.Struct, frozen=True):
+    """How far a broker's copy of the metadata log is behind its leader's, as the leader sees it.
+
+    offsets: records that it has not read yet. ms: since it last had everything, by the leader's clock; -1: not known.
+    beyond:  it is more than a healthy broker ever is (brokers/lagging.py has the bound).
+    """
+
+    offsets: int
+    ms: int
+    beyond: bool = False
+
+    @property
+    def words(self) -> str:
+        since = f"{self.ms / 1_000:,.0f} s" if self.ms >= 0 else "nobody knows since when"
+        return f"behind by {self.offsets:,} offsets, {since}"
+
+
 class AskedBroker(msgspec.Struct, frozen=True):
-    """mode: `ZooKeeper` or `KRaft`; "" for one that gave no answer, and then why (`problem`).
+    """mode: `ZooKeeper` or `KRaft`; "" for one that gave no answer, and then why (`problem`), or was not asked.
 
     compared, different: keys. refused: the first family that it did not tell, and why; empty: it told all.
+    listed_at_ms: when its disks were listed; 0: no listing was given.
+    lagging:      keys in which it says what the log said before records that it has not read yet; `different` has them
+                  only where it is behind by more than a healthy broker is.
+    lag:          of a broker that said something else in every look; None: nobody knows.
     """
 
     broker: int
@@ -454,6 +477,19 @@ class AskedBroker(msgspec.Struct, frozen=True):
     compared: int = 0
     different: int = 0
     refused: str = ""
+    listed_at_ms: int = 0
+    lagging: int = 0
+    lag: BrokerLag | None = None
+
+    @property
+    def lag_words(self) -> str:
+        """Whether what it says otherwise is lag; "" where nothing is known of it."""
+        if self.lag is None:
+            return ""
+        if self.lagging:
+            how = "lags" if self.lag.beyond else "lags, by no more than a healthy broker may"
+            return f"{how}: {_keys(self.lagging)}, {self.lag.words}"
+        return f"no lag explains it: {self.lag.words}" if self.lag.offsets else "it has every record of the log"
 
     @property
     def outcome(self) -> BrokerOutcome:
@@ -471,6 +507,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     not_asked:       brokers that were left out, as the caller wanted.
     left_off:        how many `differences` are not carried.
     problem:         why no broker was read at all.
+    lag_problem:     why it is not known whether brokers that differ only lag.
 
     Every field has a default, so that rows of another release can be read.
     """
@@ -483,6 +520,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     not_asked: list[int] = []
     left_off: int = 0
     problem: str = ""
+    lag_problem: str = ""
 
     @property
     def outcome(self) -> BrokerOutcome:
@@ -516,10 +554,13 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
 
 
 def _words_of(asked: AskedBroker) -> str:
-    why = asked.problem or (
-        f"{asked.different} keys differ" if asked.different else asked.refused or "nothing compared"
-    )
-    return f"broker {asked.broker}: {why}"
+    differs = f"{_keys(asked.different)} differ{'s' * (asked.different == 1)}" if asked.different else ""
+    said = "; ".join(filter(None, (asked.problem, differs, asked.lag_words)))
+    return f"broker {asked.broker}: {said or asked.refused or 'nothing compared'}"
+
+
+def _keys(count: int) -> str:
+    return f"{count:,} key{'s' * (count != 1)}"
 
 
 class AuditReport(msgspec.Struct, omit_defaults=True):

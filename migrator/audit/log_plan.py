@@ -179,6 +179,24 @@ def bytes_of(split: LogSplit) -> bytes:
     return data
 
 
+def offset_before(plan: LogPlan, time_ms: int) -> int | None:
+    """The last offset that was appended before this time, by the leaders' clocks. None: the log does not have that
+    moment record by record, as it begins later, or with a snapshot of a later one.
+    """
+    for split in reversed(plan.splits):
+        if split.snapshot_offset >= 0:
+            return None
+        data, position, found = bytes_of(split), 0, None
+        while position < len(data):
+            header = peek(data, position)
+            if header.max_timestamp_ms >= time_ms:
+                break
+            position, found = position + header.size, header.last_offset
+        if found is not None:
+            return found
+    return None
+
+
 class _Walk:
     """Goes over the headers, file by file, and remembers where it is in the log."""
 

@@ -165,6 +165,11 @@ class LogStates:
         """Keys that records behind `low` are about."""
         return self._changed.keys()
 
+    def had_topics(self, offset: int) -> bool:
+        """Whether there was any topic at this offset, which is not before `low`."""
+        names = {*self.facts.topics(), *(key for family, key in self._changed if family == TOPICS)}
+        return any(in_window(self.of((TOPICS, name)), offset)[-1].facts is not None for name in names)
+
     def of(self, key: Key) -> list[KeyState]:
         """All that was said of a key from `low` on, the newest last."""
         return [*self._earlier.get(key, ()), KeyState(self._changed.get(key, -1), self._now(key))]

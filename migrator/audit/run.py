@@ -19,20 +19,20 @@ from typing import Any
 import msgspec
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, read_snapshot
+from migrator.audit.brokers.both_sides import SETTLES_MS, LogSince, ReadSides
 from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import (
     NOT_A_COPY,
     AuditReport,
     BrokersSide,
-    Difference,
     ExpectedDifferences,
     unread_report,
 )
 from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
 from migrator.audit.history.kept_runs import REPORT_FILE
-from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
+from migrator.audit.identity import cluster_of_log, follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
-from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, begins_at, plan_log
+from migrator.audit.log_plan import TRIMMED_MEANWHILE, LogPlan, begins_at, offset_before, plan_log
 from migrator.audit.log_source import CommittedRecords, planned_batches
 from migrator.audit.log_states import NO_OFFSET, LogStates, OtherInSnapshot
 from migrator.audit.normalise import LogFacts
@@ -53,7 +53,7 @@ REHEARSAL = "zk2kraft-rehearsal"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 """What becomes of `s3a://bucket/name` as a path."""
 
-ThirdSide = Callable[[Callable[[], LogFacts], Sequence[Difference]], BrokersSide]
+ThirdSide = Callable[[ReadSides], BrokersSide]
 
 
 def run_audit(
@@ -76,7 +76,7 @@ def run_audit(
     passwords:   the brokers' settings; None: a broker with a password in ZooKeeper is not read.
     sessions:    `spark_job.Sessions`; None: the spark engine starts a session for this audit alone.
     confirm:     returns once `kraft` has all that it should have by now; raises when it is not what it should be.
-    third_side:  asks brokers, given how to read the log and what the two sides said; None: they are not asked.
+    third_side:  asks brokers, given both other sides; None: they are not asked.
     """
     started = time.monotonic()
     try:
@@ -106,13 +106,25 @@ def _with_brokers(
     other stays where no broker can be read.
     """
 
-    def read() -> LogFacts:
+    def now() -> None:
         if confirm is not None:
             confirm()
+
+    def read() -> LogFacts:
+        now()
         return read_log(kraft, beside=False)[0].facts
 
+    def behind(offset: int) -> LogStates:
+        now()
+        return read_log(kraft, offset, beside=False)[0]
+
+    def since(times_ms: Sequence[int]) -> list[LogSince]:
+        now()
+        return read_since(kraft, times_ms)
+
+    cluster_id = report.zk.get("cluster_id") or cluster_of_log(kraft)
     try:
-        side = third_side(read, [*report.differences, *report.expected])
+        side = third_side(ReadSides(read, behind, since, [*report.differences, *report.expected], cluster_id))
     except FindingError as error:
         side = BrokersSide(problem=str(error))
     except Exception as error:  # a fault of ours or of a library: a way back may wait for what the two sides said
@@ -246,6 +258,24 @@ def read_log(
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
     return _read_log(kraft, low, wanted, beside=beside)
+
+
+def read_since(kraft: str, times_ms: Sequence[int]) -> list[LogSince]:
+    """What the log says, and all that it said since shortly before each of these times (`SETTLES_MS`).
+
+    Where the log is younger than that, it begins at the time itself. A log that had no topic then was not the cluster's
+    yet: it was copied from ZooKeeper later.
+    """
+    plan = plan_log(Path(kraft))
+    lows = [[offset_before(plan, each - SETTLES_MS), offset_before(plan, each)] for each in times_ms]
+    known = [each for some in lows for each in some if each is not None]
+    states = read_log(kraft, min(known, default=NO_OFFSET), beside=False)[0]
+
+    def since(some: list[int | None]) -> LogSince:
+        low = next((each for each in some if each is not None and states.had_topics(each)), None)
+        return LogSince(states, NO_OFFSET if low is None else low, reaches=low is not None)
+
+    return [since(some) for some in lows]
 
 
 def _read_log(kraft: str, low: int, wanted: Position, *, beside: bool) -> tuple[LogStates, Position]:

@@ -94,6 +94,21 @@ REMOTE_REPORT_UNUSABLE = Finding(
     "__remote_log_metadata, from a broker that is in sync with them.",
 )
 
+DISK_LISTING_UNUSABLE = Finding(
+    code="Z2K-5013",
+    says="{file} is no listing of a broker's disks that can be compared: {reason}.",
+    means="No broker was read, so this audit is incomplete. What ZooKeeper and the log say was compared.",
+    remedy="Run `zk2kraft log disks` again on that broker's host with all of its log directories, and give the file "
+    "that it wrote, one for each broker.",
+)
+
+LOG_DIRECTORY_UNUSABLE = Finding(
+    code="Z2K-5014",
+    says="{directory} cannot be listed as a broker's log directory: {reason}.",
+    means="The listing has no last line, and no audit takes it. Nothing in the directory was changed.",
+    remedy="Name each directory of the broker's log.dirs once, as a user who may read it, and run the command again.",
+)
+
 AUDIT_ROWS_LOST = Finding(
     code="Z2K-2201",
     says="The audit lost rows: to {step}, it expected {expected} and has {found}.",

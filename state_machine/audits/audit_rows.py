@@ -21,6 +21,7 @@ from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED
 from state_machine.rows.store import Store, find_migration, fingerprint
 from state_machine.rows.tables import AuditDifference, AuditRun
 
+BROKER_LAGS: Final = "it lags: the log said so before what the broker has not read yet"
 DUAL_WRITE_ENDED: Final = "DUAL_WRITE ended before it had a result"
 
 
@@ -243,7 +244,7 @@ def _difference_of_broker(audit_id: int, found: BrokerDifference) -> AuditDiffer
         kind=found.kind,
         zookeeper=None,
         log=found.log,
-        rule=found.reason,
+        rule=found.reason or (BROKER_LAGS if found.lags else ""),
         broker=found.broker,
         on_broker=found.on_broker,
         alone=found.alone,

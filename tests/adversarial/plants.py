@@ -37,7 +37,7 @@ from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import PARTITIONS, TOPICS, LogFacts
 from migrator.audit.quick import facts_of
 from migrator.audit.run import run_audit
-from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.spark import job as spark_job
 from migrator.audit.spark.kept_session import KeptSession
 from migrator.lab.classes import prepared
@@ -243,6 +243,7 @@ def _said(facts: LogFacts) -> dict[str, dict[str, Any]]:
             key: {name: value for name, value in told.items() if name.endswith(" iterations")}
             for key, told in facts.security.facts(SCRAM).items()
         },
+        TOKENS: dict(facts.security.facts(TOKENS)),
     }
     assert set(said) == set(BROKER_FAMILIES)
     return copy.deepcopy(said)

@@ -62,6 +62,18 @@ def audit(cluster: LabCluster, kraft: Path | str, *words: str, exits: Collection
     return dict(json.loads(done.stdout))
 
 
+def disks_of(directory: Path, *brokers: BrokerProcess) -> list[str]:
+    """Words of an audit: what these have on their disks now, listed as on their hosts."""
+    words = []
+    for broker in brokers:
+        file = directory / f"broker-{broker.spec.broker_id}.disks"
+        command = [sys.executable, "-m", "api", "log", "disks", *map(str, broker.directory.glob("data-*"))]
+        with open(file, "wb") as opened:
+            subprocess.run(command, stdout=opened, check=True, timeout=AUDIT_DEADLINE_S)
+        words += ["--disks", str(file)]
+    return words
+
+
 def told(report: Mapping[str, Any]) -> set[tuple[int, str, str, str, str]]:
     return {
         (each["broker"], each["family"], each["key"], each["field"], each["alone"])
@@ -129,7 +141,8 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     """An ACL that nobody told brokers, an epoch that only ZooKeeper has, a log of another topic; then nothing; then a
-    broker in KRaft mode that hears nothing any more. The log is a rehearsal's first, and that of dual-write later.
+    broker in KRaft mode that hears nothing any more, of which the quorum says that it lags. The log is a rehearsal's
+    first, and that of dual-write later. Disks are listed in both.
     """
     of_ours = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
     with ready_cluster(laboratory, 2, extra=of_ours, broker_extra=ACLS_IN_ZOOKEEPER) as (cluster, controller):
@@ -146,7 +159,7 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
         words = ["rehearse", "-z", cluster.zookeeper_connect, "--out", str(rehearsal)]
         subprocess.run([sys.executable, "-m", "api", *words], check=True, timeout=AUDIT_DEADLINE_S)
 
-        report = audit(cluster, rehearsal, "--allow-moved", exits=(1,))
+        report = audit(cluster, rehearsal, "--allow-moved", *disks_of(tmp_path, brokers[0], brokers[2]), exits=(1,))
         assert report["differences"] == []
         assert modes(report) == dict.fromkeys((0, 1, 2), "ZooKeeper")
         assert told(report) == {
@@ -154,6 +167,7 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
             *((each, "partitions", "topic-1-0", "leader_epoch", "broker") for each in (0, 1, 2)),
             (leader, "logs", "topic-1-0", "leads at", "broker"),
             (2, "logs", "topic-0-1", "topic_id", "broker"),
+            (2, "disks", "topic-0-1", "topic_id", "broker"),
         }, report["brokers"]
 
         cluster.zk.delete(PLANTED)
@@ -176,12 +190,23 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
             brokers[1].restart_as(replace(hybrid, extra={**hybrid.extra, **acls}))
             cluster.wait_isr_whole(topics)
             wait_for(lambda: why_not_same(cluster, log), "all three sides are equal with one broker in KRaft mode")
-            assert modes(audit(cluster, log)) == {0: "ZooKeeper", 1: "KRaft", 2: "ZooKeeper"}
+            report = audit(cluster, log, *disks_of(tmp_path, *brokers), exits=(0,))
+            assert modes(report) == {0: "ZooKeeper", 1: "KRaft", 2: "ZooKeeper"}
+            (disks,) = (each for each in report["brokers"]["families"] if each["family"] == "disks")
+            assert disks["equal"] == disks["compared"] > len(brokers), "log directories, and replicas in them"
             way.cut()
             set_retention(brokers[0], "topic-0", "77777")
             report = audit(cluster, log, exits=(1,))
             assert (1, "topic configs", "topic-0", "", "broker") in told(report), report["brokers"]
             assert {each[0] for each in told(report)} == {1}, report["brokers"]
             assert report["differences"] == []
+            report = audit(cluster, f"{HOST}:{way.target_port}", exits=(0, 1))
+            (cut_off,) = (each for each in report["brokers"]["asked"] if each["broker"] == 1)
+            assert cut_off["lag"]["offsets"] > 0, cut_off
+            assert cut_off["lagging"] > 0, cut_off
+            assert all(each["lags"] for each in report["brokers"]["differences"]), report["brokers"]
+            assert report["brokers"]["differences"] or not cut_off["lag"]["beyond"], (
+                "whether it is, is a matter of time"
+            )
             way.heal()
             wait_for(lambda: why_not_same(cluster, log), "the broker has caught up")

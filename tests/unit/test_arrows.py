@@ -80,6 +80,7 @@ MODULE_EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
                 "clusters",
                 "audits",
                 "audit_history",
+                "disks",
                 "features",
                 "fleet",
                 "laboratory",

@@ -22,9 +22,14 @@ from migrator.wire.messages.configs import DescribeConfigsResult, DescribedQuota
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     UserScramCredentialRecord,
 )
-from migrator.wire.messages.security import DescribeAclsResource, DescribeUserScramCredentialsResult
+from migrator.wire.messages.security import (
+    DescribeAclsResource,
+    DescribedDelegationToken,
+    DescribeUserScramCredentialsResult,
+)
 from migrator.wire.messages.topics import MetadataResponsePartition
 
 LOGS: Final = "logs"
@@ -94,6 +99,24 @@ def scram_facts(users: Iterable[DescribeUserScramCredentialsResult]) -> dict[str
             told = {name: value for name, value in (change.facts or {}).items() if name.endswith(ITERATIONS)}
             found[change.path] |= told
     return dict(found)
+
+
+def token_facts(tokens: Iterable[DescribedDelegationToken]) -> dict[str, Facts]:
+    """Tell all of a token but its HMAC, which is what a client logs in with."""
+    found = {}
+    for each in tokens:
+        record = DelegationTokenRecord(
+            owner=f"{each.principal_type}:{each.principal_name}",
+            requester=f"{each.token_requester_principal_type}:{each.token_requester_principal_name}",
+            renewers=tuple(f"{one.principal_type}:{one.principal_name}" for one in each.renewers),
+            issue_timestamp=each.issue_timestamp,
+            max_timestamp=each.max_timestamp,
+            expiration_timestamp=each.expiry_timestamp,
+            token_id=each.token_id,
+        )
+        change = change_of(record)
+        found[change.path] = change.facts or {}
+    return found
 
 
 def topic_config_facts(result: DescribeConfigsResult) -> Facts:

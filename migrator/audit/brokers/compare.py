@@ -6,7 +6,8 @@ Out:  a `ComparedBroker`: how many keys of each family were compared and how tha
 Elsewhere: asking (node/brokers/what_they_say.py), whether a difference counts and which side stands alone
 (node/tools/third_side.py).
 Rules: only what a broker can tell is compared. Of a topic that is another one there, nothing below it is told. A log
-on its disks of which the metadata log knows nothing is a difference, too.
+on its disks of which the metadata log knows nothing is a difference, too. A broker shows a token to its owner, its
+renewers and whoever may describe it, and says nothing of others: a token that it does not show is not compared.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.audit.brokers.answers import ALL_BROKERS, ITERATIONS, LOGS, BrokerReading
-from migrator.audit.compare import ISR, BrokerDifference, FamilyCount, KeyOutcome
+from migrator.audit.compare import ISR, BrokerDifference, BrokerLag, FamilyCount, KeyOutcome
 from migrator.audit.fingerprints import HIDDEN, SecretFingerprints
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
@@ -28,10 +29,10 @@ from migrator.audit.normalise import (
     partition_key,
 )
 from migrator.audit.rows import HOLD_SECRETS
-from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.subjects import fingerprinted_facts
 
-BROKER_FAMILIES: Final = (TOPICS, PARTITIONS, LOGS, ACLS, TOPIC_CONFIGS, BROKER_CONFIGS, QUOTAS, SCRAM)
+BROKER_FAMILIES: Final = (TOPICS, PARTITIONS, LOGS, ACLS, TOPIC_CONFIGS, BROKER_CONFIGS, QUOTAS, SCRAM, TOKENS)
 KNOWN_BY_BROKERS: Final = ("replicas", "leader", "leader_epoch", ISR)
 """Of a partition."""
 
@@ -43,7 +44,10 @@ NOT_READ: Final = "not read"
 
 @dataclass(slots=True)
 class ComparedBroker:
-    """What is kept of a broker once it was compared: its answers are not. told: families that it told."""
+    """What is kept of a broker once it was compared: its answers are not. told: families that it told.
+
+    lagging, lag: as `AskedBroker` has them.
+    """
 
     broker: int
     kraft: bool
@@ -52,6 +56,8 @@ class ComparedBroker:
         default_factory=lambda: {family: FamilyCount(family) for family in BROKER_FAMILIES}
     )
     differences: list[BrokerDifference] = field(default_factory=list)
+    lagging: int = 0
+    lag: BrokerLag | None = None
 
 
 def compare_broker(reading: BrokerReading, log: LogFacts, fingerprints: SecretFingerprints) -> ComparedBroker:
@@ -117,6 +123,9 @@ class _Comparison:
             case "SCRAM credentials":
                 for key, facts in log.security.facts(SCRAM).items():
                     yield key, {name: value for name, value in facts.items() if name.endswith(ITERATIONS)}
+            case "delegation tokens":
+                told = self._reading.facts[TOKENS]
+                yield from ((key, facts) for key, facts in log.security.facts(TOKENS).items() if key in told)
             case _:
                 assert family in (ACLS, QUOTAS), family
                 yield from log.security.facts(family).items()

@@ -323,6 +323,11 @@ def without_fingerprints(value: Any) -> Any:
 # --- the third side ---------------------------------------------------------------------------------------
 
 
+def _lasting(asked: AskedBroker | None) -> AskedBroker | None:
+    """Without times: a listing, and a lag, is another one in every audit."""
+    return None if asked is None else msgspec.structs.replace(asked, listed_at_ms=0, lag=None)
+
+
 def _brokers(before: BrokersSide, now: BrokersSide, one_key: bool) -> ThirdSideDiff:
     first, second = ({each.broker: each for each in side.asked} for side in (before, now))
     asked = [BrokerChange(each, first.get(each), second.get(each)) for each in sorted({*first, *second})]
@@ -330,7 +335,7 @@ def _brokers(before: BrokersSide, now: BrokersSide, one_key: bool) -> ThirdSideD
     alone = set(before.zookeeper_alone), set(now.zookeeper_alone)
     return ThirdSideDiff(
         families=_families(before.families, now.families),
-        brokers=[each for each in asked if each.first != each.second],
+        brokers=[each for each in asked if _lasting(each.first) != _lasting(each.second)],
         differences=[BrokerDifferenceChange(*each) for each in found.changes],
         alone_new=sorted(alone[1] - alone[0]),
         alone_gone=sorted(alone[0] - alone[1]),

@@ -71,19 +71,26 @@ def _topic_id(file: Path) -> str:
 
 
 def read_checkpoint(file: Path) -> Lineage:
-    """Version 0: how many entries, then an epoch and its first offset in each line. Raises Z2K-5001."""
-    lines = _lines(file)
+    """Version 0 of the file. Raises Z2K-5001."""
     try:
-        version, count, *entries = lines
-        starts = [tuple(map(int, line.split())) for line in entries]
-        pairs = [(epoch, offset) for epoch, offset in starts]
+        pairs = checkpoint_entries(file.read_text())
+    except (OSError, ValueError) as error:
+        raise AUDIT_CANNOT_READ.error(what=str(file), reason=words_of(error)) from error
+    ends = [start for _, start in pairs[1:]] + [END]
+    return [EpochRange(epoch, start, end) for (epoch, start), end in zip(pairs, ends, strict=False)]
+
+
+def checkpoint_entries(text: str) -> list[tuple[int, int]]:
+    """How many entries, then an epoch and its first offset in each line. Raises ValueError."""
+    try:
+        version, count, *entries = [line for line in text.splitlines() if line.strip()]
+        pairs = [(int(epoch), int(offset)) for epoch, offset in map(str.split, entries)]
         well = version == "0" and len(pairs) == int(count)
     except ValueError:
         well, pairs = False, []
     if not well or any(one[0] >= other[0] or one[1] > other[1] for one, other in pairwise(pairs)):
-        raise AUDIT_CANNOT_READ.error(what=str(file), reason="it is no checkpoint of ascending leader epochs")
-    ends = [start for _, start in pairs[1:]] + [END]
-    return [EpochRange(epoch, start, end) for (epoch, start), end in zip(pairs, ends, strict=False)]
+        raise ValueError("it is no checkpoint of ascending leader epochs")
+    return pairs
 
 
 def _lines(file: Path) -> list[str]:

@@ -7,9 +7,10 @@ Elsewhere: what is compared (audit/brokers), when a difference counts (node/tool
 Rules: a few brokers are asked beside each other, each over one connection, and nothing is changed. Of 100,000
 partitions an answer takes 100 MB here, so none is kept. A broker in ZooKeeper mode
 answers questions about configuration, quotas and credentials from ZooKeeper at each call, so it is not asked these: it
-would be no side of its own.
+would be no side of its own. Nor is it asked for tokens: it reads them when it starts, and hears of no later one.
 Source: Kafka 3.9 `KafkaApis`, `ReplicaManager.readFromLog` (a Fetch names a topic id; a log of another one refuses it),
-`Partition.lastOffsetForLeaderEpoch`, `UpdateMetadataRequest.json` (only brokers in ZooKeeper mode have it).
+`Partition.lastOffsetForLeaderEpoch`, `UpdateMetadataRequest.json` (only brokers in ZooKeeper mode have it),
+`KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filterToken`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from migrator.audit.brokers.answers import (
     partition_facts,
     quota_facts,
     scram_facts,
+    token_facts,
     topic_config_facts,
 )
 from migrator.audit.normalise import (
@@ -41,7 +43,7 @@ from migrator.audit.normalise import (
     id_text,
     partition_key,
 )
-from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.findings.finding import words_of
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import ClientSecurity
@@ -67,6 +69,8 @@ from migrator.wire.messages.replication import FetchPartition, FetchRequest, Fet
 from migrator.wire.messages.security import (
     DescribeAclsRequest,
     DescribeAclsResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
@@ -91,6 +95,7 @@ ACLS_VERSION: Final = 3
 CONFIGS: Final = 4
 QUOTAS_VERSION: Final = 1
 SCRAM_VERSION: Final = 0
+TOKENS_VERSION: Final = 3
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 NOT_LEADER: Final = 6
@@ -98,6 +103,9 @@ REPLICA_NOT_AVAILABLE: Final = 9
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 SECURITY_DISABLED: Final = 54
 STORAGE_ERROR: Final = 56
+TOKENS_DISABLED: Final = 61
+TOKENS_NOT_HERE: Final = 64
+"""Over a connection without a login, or one that a token made."""
 FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
 UNKNOWN_TOPIC_ID: Final = 100
@@ -197,7 +205,8 @@ class _Questions:
 
     async def reading(self) -> BrokerReading:
         answer = await self._ask(ApiVersionsRequest("zk2kraft", "1"), API_VERSIONS, ApiVersionsResponse)
-        kraft = declaration_of(UpdateMetadataRequest).api_key not in {each.api_key for each in answer.api_keys}
+        served = {each.api_key for each in answer.api_keys}
+        kraft = declaration_of(UpdateMetadataRequest).api_key not in served
         found = BrokerReading(self._broker, kraft)
         questions: list[tuple[tuple[str, ...], Callable[[], Any]]] = [
             ((TOPICS, PARTITIONS), self._topics),
@@ -211,6 +220,8 @@ class _Questions:
                 ((QUOTAS,), self._quotas),
                 ((SCRAM,), self._scram),
             ]
+            if declaration_of(DescribeDelegationTokenRequest).api_key in served:
+                questions.append(((TOKENS,), self._tokens))
         for families, question in questions:
             try:
                 found.facts.update(await question())
@@ -379,6 +390,15 @@ class _Questions:
         answer = await self._ask(request, SCRAM_VERSION, DescribeUserScramCredentialsResponse)
         _refuse("DescribeUserScramCredentials", answer)
         return {SCRAM: scram_facts(answer.results)}
+
+    async def _tokens(self) -> dict[str, dict[str, Facts]]:
+        """Of a broker that has no `delegation.token.secret.key`, and where it may not be asked, nothing is compared."""
+        request = DescribeDelegationTokenRequest(None)
+        answer = await self._ask(request, TOKENS_VERSION, DescribeDelegationTokenResponse)
+        if answer.error_code in (TOKENS_DISABLED, TOKENS_NOT_HERE):
+            return {}
+        _refuse("DescribeDelegationToken", answer)
+        return {TOKENS: token_facts(answer.tokens)}
 
 
 class _Refused(Exception):

@@ -5,7 +5,8 @@ Out:  a `BrokersSide` of the report: counts by family, each difference with its 
 Elsewhere: asking (node/brokers/what_they_say.py), comparing one broker (audit/brokers/compare.py), the report as a
 whole (audit/compare.py).
 Rules: a broker that lags is no broker that differs. What differs is looked at again, log and brokers, until it agrees;
-it counts when the broker said the same in every look. A broker that gets nothing new while the log goes on counts, too.
+it counts when the broker said the same in every look. A broker that gets nothing new while the log goes on counts, too,
+unless the quorum's leader says that it is behind by no more than a healthy one may be (audit/brokers/lagging.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import msgspec
 
 from migrator.audit.brokers.answers import LOGS, BrokerReading
 from migrator.audit.brokers.compare import BROKER_FAMILIES, NOT_READ, ComparedBroker, compare_broker
+from migrator.audit.brokers.disks_side import place_of
+from migrator.audit.brokers.lagging import ReadUpTo, judge_lag
 from migrator.audit.compare import (
     DIFFERENCES_SHOWN,
     MOVED_ON,
@@ -33,9 +36,11 @@ from migrator.audit.compare import (
     within_bytes,
 )
 from migrator.audit.fingerprints import SecretFingerprints
+from migrator.audit.log_states import LogStates
 from migrator.audit.normalise import LogFacts
 from migrator.findings.audit import AUDIT_CANNOT_READ
-from migrator.node.brokers.what_they_say import read_brokers
+from migrator.findings.finding import FindingError
+from migrator.node.brokers.what_they_say import read_brokers, reason_of
 from migrator.node.tools.log_of_quorum import host_and_port
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 
@@ -57,6 +62,17 @@ PLAIN: Final = 0
 """`security_protocol` of a listener without TLS and SASL. Source: Kafka `SecurityProtocol.PLAINTEXT`."""
 
 ReadFacts = Callable[[], LogFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class LagAsked:
+    """read_up_to: asks the quorum's leader how far brokers have read the log, by id; raises OSError or Z2K-4117.
+
+    behind: reads the log, with all that it said behind an offset.
+    """
+
+    read_up_to: Callable[[], dict[int, ReadUpTo]]
+    behind: Callable[[int], LogStates]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +115,12 @@ def third_side(
     read_log: ReadFacts,
     two_sides: Iterable[Difference] = (),
     *,
+    lag: LagAsked | None = None,
     looks_after_s: Sequence[float] = LOOKS_AFTER_S,
     limit_s: float = THIRD_SIDE_S,
 ) -> BrokersSide:
     """Ask every broker that has replicas, is registered, or is alive. two_sides: differences of ZooKeeper and the log,
-    expected ones too.
+    expected ones too. lag: None: every broker that stays behind differs.
 
     Raises Z2K-5001 when none answers.
     """
@@ -129,6 +146,8 @@ def third_side(
         now = compare_broker(reading, facts, fingerprints)
         found[reading.broker] = _settled(found[reading.broker], now)
 
+    read: dict[int, ReadUpTo] = {}
+    lag_problem = ""
     silent = ask(first)
     for seconds in looks_after_s:
         again = [broker for broker, each in found.items() if broker not in silent and _may_settle(each)]
@@ -139,21 +158,41 @@ def third_side(
             break
         time.sleep(seconds)
         facts = read_log()
+        read, lag_problem = _read_up_to(lag)
         silent |= ask(once_more, again)
     for broker in silent:  # what it said in one look alone is no proof of anything
         found.pop(broker, None)
-    return _report(found, silent, asked.without, list(two_sides), time.monotonic() - began)
+    if lag is not None:
+        _judge_lags(found, read, lag, fingerprints)
+    side = _report(found, silent, asked.without, list(two_sides), time.monotonic() - began)
+    return msgspec.structs.replace(side, lag_problem=lag_problem)
+
+
+def _read_up_to(lag: LagAsked | None) -> tuple[dict[int, ReadUpTo], str]:
+    """Asked before the brokers: what they answer is not older than this."""
+    try:
+        return ({} if lag is None else lag.read_up_to()), ""
+    except (OSError, FindingError) as error:
+        return {}, f"the quorum does not say who lags: {reason_of(error)}"
+
+
+def _judge_lags(
+    found: dict[int, ComparedBroker], read: dict[int, ReadUpTo], lag: LagAsked, fingerprints: SecretFingerprints
+) -> None:
+    differing = {
+        broker: read[broker] for broker, each in found.items() if each.kraft and _may_settle(each) and broker in read
+    }
+    if not differing:
+        return
+    states = lag.behind(min(each.end for each in differing.values()) - 1)
+    for broker, each in differing.items():
+        judge_lag(found[broker], each, states, fingerprints)
 
 
 def _stays(each: BrokerDifference) -> tuple[object, ...]:
     """What is the same in two looks where the broker got nothing new meanwhile."""
     said = msgspec.json.encode(each.on_broker)
     return each.broker, each.family, each.key, each.field_, each.kind, said
-
-
-def _place(each: BrokerDifference) -> tuple[int, str, str, int]:
-    """Reports are sorted by this."""
-    return BROKER_FAMILIES.index(each.family), each.key, each.field_, each.broker
 
 
 def _may_settle(compared: ComparedBroker) -> bool:
@@ -188,7 +227,7 @@ def _report(
                 families[name].count(outcome, counts.of(outcome))
         differences += comparison.differences
     said = {(each.family, each.key, each.field_): each for each in two_sides}
-    named = sorted((_alone(each, said) for each in differences), key=_place)
+    named = sorted((_alone(each, said) for each in differences), key=place_of)
     moved = [each for each in named if each.alone == MOVED]
     named = [each for each in named if each.alone != MOVED]
     left = {(each.family, each.key, each.broker) for each in named}
@@ -221,6 +260,8 @@ def _asked(compared: ComparedBroker, moved: int) -> AskedBroker:
         compared=sum(each.compared for each in counts),
         different=sum(each.different for each in counts) - moved,
         refused=refused[0] if refused else "",
+        lagging=compared.lagging,
+        lag=compared.lag,
     )
 
 

@@ -9,7 +9,15 @@ from typing import Any, Final
 
 import pytest
 
-from migrator.audit.brokers.answers import LOGS, BrokerReading, acl_facts, broker_config_facts, quota_facts, scram_facts
+from migrator.audit.brokers.answers import (
+    LOGS,
+    BrokerReading,
+    acl_facts,
+    broker_config_facts,
+    quota_facts,
+    scram_facts,
+    token_facts,
+)
 from migrator.audit.brokers.compare import compare_broker
 from migrator.audit.compare import (
     MOVED_ON,
@@ -22,13 +30,14 @@ from migrator.audit.compare import (
 from migrator.audit.fingerprints import HIDDEN, SecretFingerprints
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts, id_text
 from migrator.audit.run import _with_brokers
-from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError
 from migrator.model.topic_configs import ConfigSource
-from migrator.node.brokers.what_they_say import read_brokers
+from migrator.node.brokers.what_they_say import _Questions, _Refused, read_brokers
 from migrator.node.tools import third_side as module
 from migrator.node.tools.third_side import BrokersAsked, third_side
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT
 from migrator.wire.messages.configs import (
     DescribeConfigsResourceResult,
@@ -42,6 +51,7 @@ from migrator.wire.messages.metadata import (
     BrokerEndpoint,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
@@ -51,20 +61,25 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.messages.security import (
     AclDescription,
     DescribeAclsResource,
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenResponse,
     DescribeUserScramCredentialsResult,
     ScramCredentialInfo,
 )
 from migrator.wire.messages.shared import ClientQuotaEntity
+from migrator.wire.schema import Message
 
 TOPIC_ID: Final = bytes(15) + b"\x07"
 ACL: Final = "/kafka-acl/Topic/orders"
 READS: Final = '["allow","read","User:ada","*"]'
 ALICE: Final = "/config/users/alice"
+TOKEN: Final = "/delegation_token/tokens/t1"
 
 
-def a_log() -> LogFacts:
-    log = LogFacts()
-    for record in (
+def a_log_of() -> list[Message]:
+    """The records of it."""
+    return [
         TopicRecord(name="orders", topic_id=TOPIC_ID),
         PartitionRecord(partition_id=0, topic_id=TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=4),
         ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1000"),
@@ -82,7 +97,16 @@ def a_log() -> LogFacts:
             operation=3,
             permission_type=3,
         ),
-    ):
+        *(
+            DelegationTokenRecord("User:ada", "User:root", ("User:eve", "User:bob"), 1, 30, 20, token)
+            for token in ("t1", "hidden")
+        ),
+    ]
+
+
+def a_log() -> LogFacts:
+    log = LogFacts()
+    for record in a_log_of():
         log.apply(record)
     return log
 
@@ -104,6 +128,7 @@ def says(broker: int = 1) -> dict[str, dict[str, Any]]:
         },
         QUOTAS: {ALICE: {"producer_byte_rate": 1.5}},
         SCRAM: {ALICE: {"SCRAM-SHA-512 iterations": 4096}},
+        TOKENS: {TOKEN: dict(a_log().security.facts(TOKENS)[TOKEN])},
     }
 
 
@@ -129,7 +154,9 @@ def compared(reading: BrokerReading, log: LogFacts | None = None) -> list[tuple[
 
 @pytest.mark.parametrize("broker", [1, 2, 3])
 def test_a_broker_that_has_everything_differs_in_nothing(broker: int) -> None:
-    """The third one has no replica. Secrets are hidden, an ISR is a set, and settings of others are not asked of it."""
+    """The third one has no replica. A broker hides secrets and tokens, and is not asked settings of others; an ISR is a
+    set.
+    """
     assert compared(BrokerReading(broker, kraft=True, facts=says(broker))) == []
 
 
@@ -162,6 +189,11 @@ def test_of_a_broker_in_zookeeper_mode_only_what_it_is_a_side_of_is_compared() -
         (put(QUOTAS, ALICE, "producer_byte_rate", 2.0), [(QUOTAS, ALICE, "producer_byte_rate", "changed")]),
         (put(SCRAM, ALICE, "SCRAM-SHA-512 iterations", 8192),
          [(SCRAM, ALICE, "SCRAM-SHA-512 iterations", "changed")]),
+        (put(TOKENS, TOKEN, "expires", 21), [(TOKENS, TOKEN, "expires", "changed")]),
+        (put(TOKENS, TOKEN, "token owner", "User:eve"), [(TOKENS, TOKEN, "token owner", "changed")]),
+        (add(TOKENS, "/delegation_token/tokens/t9", {"expires": 1}),
+         [(TOKENS, "/delegation_token/tokens/t9", "", "missing in log")]),
+        (drop(TOKENS, TOKEN), []),
     ],
 )  # fmt: skip
 def test_each_difference_is_told_by_name_and_nothing_else_is(
@@ -206,6 +238,9 @@ def test_answers_have_the_keys_and_fields_of_the_two_other_sides() -> None:
     assert scram_facts([alice, DescribeUserScramCredentialsResult("bob", 91)]) == {
         ALICE: {"SCRAM-SHA-512 iterations": 4096}
     }
+    renewers = tuple(DescribedDelegationTokenRenewer("User", each) for each in ("bob", "eve"))
+    token = DescribedDelegationToken("User", "ada", "User", "root", 1, 20, 30, "t1", b"secret", renewers)
+    assert token_facts([token]) == {TOKEN: log.security.facts(TOKENS)[TOKEN]}
     threads = DescribeConfigsResourceResult(
         name="log.cleaner.threads",
         value="3",
@@ -217,6 +252,37 @@ def test_answers_have_the_keys_and_fields_of_the_two_other_sides() -> None:
     )
     told = broker_config_facts(1, DescribeConfigsResult(configs=(threads,)))
     assert told == {"1": {"log.cleaner.threads": "3"}, "": {"log.cleaner.threads": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (DescribeDelegationTokenResponse(61), {}),
+        (DescribeDelegationTokenResponse(64), {}),
+        (DescribeDelegationTokenResponse(), {TOKENS: {}}),
+        (DescribeDelegationTokenResponse(31), None),
+    ],
+    ids=["no secret key", "no login", "none to see", "another error"],
+)
+def test_a_broker_that_shows_no_tokens_is_no_side_of_them(
+    answer: DescribeDelegationTokenResponse, told: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`KafkaApis.handleDescribeTokensRequest`: who may see no token gets an empty list, and no error."""
+
+    async def asked(*given: Any) -> DescribeDelegationTokenResponse:
+        return answer
+
+    monkeypatch.setattr(_Questions, "_ask", asked)
+    questions = _Questions(1, BrokerConnection("k1", 9092, "test"), a_log())
+    if told is None:
+        with pytest.raises(_Refused, match="DescribeDelegationToken answered error 31"):
+            asyncio.run(questions._tokens())
+        return
+    assert asyncio.run(questions._tokens()) == told
+    facts = (
+        {**says(), TOKENS: {}} if TOKENS in told else {name: each for name, each in says().items() if name != TOKENS}
+    )
+    assert compared(BrokerReading(1, kraft=True, facts=facts)) == []
 
 
 # --- the looks, and who stands alone ----------------------------------------------------------------------

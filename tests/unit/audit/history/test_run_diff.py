@@ -13,6 +13,7 @@ from migrator.audit.compare import (
     AskedBroker,
     AuditReport,
     BrokerDifference,
+    BrokerLag,
     BrokersSide,
     Difference,
     DifferenceKind,
@@ -231,6 +232,15 @@ def test_a_broker_that_went_silent_and_zookeeper_that_stands_alone_are_told() ->
     assert broker.second is not None
     assert (broker.broker, broker.second.problem) == (2, "refused")
     assert (found.brokers.alone_new, found.brokers.alone_gone) == ([], ["topics a id"])
+
+
+def test_another_time_of_a_listing_and_another_lag_are_no_change() -> None:
+    first, second = (
+        brokers(asked=[AskedBroker(1, "KRaft", compared=5, listed_at_ms=at, lag=BrokerLag(at, at))]) for at in (1, 2)
+    )
+    found = diff(a_report(brokers=first), a_report(brokers=second))
+    assert found.brokers is not None
+    assert (found.exit_code, found.brokers.brokers) == (0, [])
 
 
 def test_a_third_side_that_only_one_audit_asked_is_a_change_and_not_compared() -> None:

@@ -312,9 +312,21 @@ def test_two_audits_in_a_row_with_a_broker_that_contradicts_the_log_close_the_wa
     assert second.asked_at - first.asked_at < 120, "a first difference is looked at again soon"
     assert BROKERS_DIVERGED.code not in codes(world) | broker_checks(world)
     told = audit_rows.differences(world.store, first.id, cursor=0, limit=10)
-    assert [(each.broker, each.key, each.on_broker, each.log, each.alone) for each in told] == [
-        (2, "orders-0", 3, 4, "broker")
+    assert [(each.broker, each.key, each.on_broker, each.log, each.alone, each.rule) for each in told] == [
+        (2, "orders-0", 3, 4, "broker", "")
     ]
+
+
+def test_what_a_broker_lags_with_is_kept_with_that_word(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        report = brokers_differ(2)
+        report["brokers"]["differences"] = [{**each, "lags": True} for each in report["brokers"]["differences"]]
+        await an_audit(world, Result(1, report, ""))
+
+    asyncio.run(story())
+    told = audit_rows.differences(world.store, runs(world)[-1].id, cursor=0, limit=10)
+    assert [(each.broker, each.rule) for each in told] == [(2, audit_rows.BROKER_LAGS)]
 
 
 def test_a_broker_that_never_answers_closes_the_way_until_somebody_accepts_it(world: World) -> None:
