@@ -55,8 +55,8 @@ LOGS_PART = Finding(
 SPARK_IN_CLEAR = Finding(
     code="Z2K-5007",
     says="Spark master {master} is on a network, and Spark does not protect what an audit sends: {missing}.",
-    means="Tasks carry `password.encoder.secret` where brokers have encrypted passwords, and rows of both sides go "
-    "between the executors and their disks. Nothing was sent yet.",
+    means="Tasks carry the login for ZooKeeper and `password.encoder.secret` where there are such, and rows of both "
+    "sides go between the executors and their disks. Nothing was sent yet.",
     remedy="Set the missing keys in spark-defaults.conf of this machine and of the Spark cluster, or run the audit "
     "with `--master local[*]` or `--engine quick`.",
 )
@@ -92,6 +92,14 @@ REMOTE_REPORT_UNUSABLE = Finding(
     means="Nothing was compared, so it is not known whether every segment is still there. The file is unchanged.",
     remedy="Name a file that `zk2kraft log tiered --json` printed, and later copies of the same partitions of "
     "__remote_log_metadata, from a broker that is in sync with them.",
+)
+
+LOGIN_STAYS_HERE = Finding(
+    code="Z2K-5015",
+    says="The Kerberos login of {principal} for ZooKeeper cannot go to the executors of {master}.",
+    means="Executors read ZooKeeper themselves, with the login of this process. A user with a password, and TLS keys, "
+    "are sent to them. A keytab is not: it is the key of its principal for every service. Nothing was sent yet.",
+    remedy="Run the audit with `--master local[*]` or `--engine quick`; this process alone reads ZooKeeper then.",
 )
 
 AUDIT_ROWS_LOST = Finding(

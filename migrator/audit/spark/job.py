@@ -80,6 +80,7 @@ from migrator.audit.spark.fold import (
     with_subjects,
 )
 from migrator.audit.spark.kept_rows import KeptRows, RowsInFiles, RowsWithExecutors
+from migrator.audit.spark.sent_login import SentLogin, login_to_send
 from migrator.audit.spark.session import is_local, spark_session
 from migrator.audit.spark.shipped import SentFile, with_bytes
 from migrator.audit.spark.sources import (
@@ -169,13 +170,17 @@ class ReplayManifest(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class SparkRequest:
-    """What to audit. passwords: the brokers' settings. settle_s: between two looks at a cluster that lives."""
+    """What to audit. passwords: the brokers' settings. settle_s: between two looks at a cluster that lives.
+
+    login: with which tasks read ZooKeeper; None: that of the process that they run in.
+    """
 
     zookeeper: str
     kraft: str
     rules: ExpectedDifferences = NO_RULES
     settle_s: float = SETTLE_S
     passwords: EncoderSecrets | None = None
+    login: SentLogin | None = None
 
 
 def spark_audit(
@@ -193,7 +198,8 @@ def spark_audit(
 
     sessions: starts a session for this audit, or gives one that runs already and goes on to (kept_session.py).
     """
-    request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords)
+    login = None if is_local(master) else login_to_send(master)
+    request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords, login)
     with _prepared(request, out) as work, sessions(master, work.scratch) as spark:
         work.clock.lap("session")
         return _audited(spark, request, work)
@@ -234,7 +240,7 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
     kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks, layout=LAYOUT)
     offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
     reading = ZkReading.shared(
-        request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
+        request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords), request.login
     )
     remote = not is_local(spark.sparkContext.master or "")
     sent = SentFile(Path(rules.read).read_bytes()) if remote and rules.read else None
