@@ -20,6 +20,7 @@ import pytest
 import migrator
 from migrator.audit.run import run_audit
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.node.tools.rehearsal import rehearse
@@ -205,8 +206,10 @@ def test_workers_that_see_no_file_of_the_driver_audit_as_one_process_does(
     assert len(alone.expected) == 2 + 1 + 1  # the version of the state, and producer ids, which are ahead
     package = Path(migrator.__file__).parent
     with a_spark_cluster(laboratory, tmp_path / "spark", PROTECTED, workers=2, hidden=[driver, package]) as master:
-        ran = audited(cluster, master, tmp_path / "spark" / "conf", None, driver / "temporary", "--allow-moved")
+        words = (driver / "kept", driver / "temporary", "--allow-moved", "--report-only")
+        ran = audited(cluster, master, tmp_path / "spark" / "conf", *words)
     assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert sorted(each.name for each in (driver / "kept").iterdir()) == ["report.html", "report.json"]
     report = json.loads(ran.stdout)
     told = {(each["family"], each["key"], each["field"], each["kind"]) for each in report["differences"]}
     assert told == {(each.family, each.key, each.field_, str(each.kind)) for each in alone.differences}
@@ -230,7 +233,7 @@ def test_executors_log_in_to_zookeeper_as_the_driver_does_and_write_nothing_of_i
     events.mkdir()
     stores = JavaStores(driver / "stores")
     stores.pkcs12("controller")
-    wanted = {"enforce.auth.enabled": True, "enforce.auth.schemes": "sasl"}
+    wanted: dict[str, Value] = {"enforce.auth.enabled": True, "enforce.auth.schemes": "sasl"}
     zookeeper = ZooKeeper(laboratory, extra=wanted, secure=of_a_secure_zookeeper(stores))
     for server in zookeeper.servers:
         server.options = (login(stores),)
