@@ -60,7 +60,9 @@ Controller = Annotated[
     Path | None,
     typer.Option(help="a controller's properties file: its password.encoder.* decode brokers' passwords"),
 ]
-KeptAudit = Annotated[Path, typer.Argument(help="the directory that --out of an audit named, or its report.json")]
+KeptAudit = Annotated[
+    str, typer.Argument(help="the directory or address that --out of an audit named, or its report.json")
+]
 ConfigFile = Annotated[Path, typer.Option("-c", "--config", help="the controller's properties file")]
 
 
@@ -224,7 +226,16 @@ def audit_now(
         str | None, typer.Option(help="spark or quick; files are read by quick", show_default=default_engine())
     ] = None,
     master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
-    out: Annotated[Path | None, typer.Option(help="where the audit keeps its inputs and its result")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="where the audit keeps its inputs and its result: an empty directory, or an address of a Hadoop file "
+            "system (hdfs://..., s3a://...)"
+        ),
+    ] = None,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="--out keeps the report and its page, and not what was read")
+    ] = False,
     allow_moved: Annotated[
         bool, typer.Option("--allow-moved", help="for a rehearsal: changes in ZooKeeper since then are expected")
     ] = False,
@@ -268,6 +279,7 @@ def audit_now(
         without=without,
         disks=disks or (),
         allow_moved=allow_moved,
+        report_only=report_only,
         as_json=as_json,
         sessions=context.obj,  # of the warm audit process, which runs this command again and again
     )
@@ -309,7 +321,9 @@ def audit_diff(first: KeptAudit, second: KeptAudit, as_json: AsJson = False) -> 
 def audit_replay(
     directory: KeptAudit,
     master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
-    out: Annotated[Path | None, typer.Option(help="an empty directory for the new verdicts and the new report")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="an empty directory, or an address, for the new verdicts and the new report")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge what a Spark audit kept by the rules of this release. Exit: 0 as its report, 1 not, 2 not possible."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ThirdSideDiff,
         ToldDifference,
     )
+    from migrator.audit.history.hadoop_path import KeptPath
     from migrator.audit.history.kept_runs import KeptRun
 
 log = structlog.get_logger()
@@ -45,13 +46,14 @@ LINES_MAX: Final = 200
 """As many changes as a terminal is read for; --json has all of them."""
 
 
-def diff(first: Path, second: Path, *, as_json: bool) -> int:
-    """Say what changed from one kept audit to another. Z2K-5008 is exit code 2."""
+def diff(first: str, second: str, *, as_json: bool) -> int:
+    """Say what changed from one kept audit to another. Z2K-5008 and Z2K-5016 are exit code 2."""
     from migrator.audit.history.diff import diff_runs
     from migrator.audit.history.kept_runs import kept_run
+    from migrator.audit.spark.addresses import kept_path
 
     try:
-        found = diff_runs(kept_run(first), kept_run(second))
+        found = diff_runs(kept_run(kept_path(first)), kept_run(kept_path(second)))
     except FindingError as error:
         return _refused(error)
     if as_json:
@@ -61,7 +63,7 @@ def diff(first: Path, second: Path, *, as_json: bool) -> int:
     return found.exit_code
 
 
-def replay(directory: Path, master: str, out: Path | None, *, as_json: bool) -> int:
+def replay(directory: str, master: str, out: str | None, *, as_json: bool) -> int:
     """Judge what a kept audit read by the rules of this release, and say what is different from its report.
 
     Z2K-5008, Z2K-5009 and everything that keeps an audit from being made are exit code 2.
@@ -69,17 +71,19 @@ def replay(directory: Path, master: str, out: Path | None, *, as_json: bool) -> 
     from migrator.audit.history.diff import diff_runs, without_brokers
     from migrator.audit.history.kept_runs import KeptRun, kept_run
     from migrator.audit.run import empty_directory, keep_report
+    from migrator.audit.spark.addresses import kept_path
 
     try:
-        kept = kept_run(directory)
+        kept = kept_run(kept_path(directory, master))
         _refuse_without_inputs(kept)
-        if out is not None:
-            empty_directory(out)
-        again = _judged_again(kept, master, out)
-        if out is not None:
-            keep_report(again, out)
-            keep_page(again, out)
-        found = diff_runs(without_brokers(kept), KeptRun(out or kept.directory, again, time.time()), one_key=True)
+        where = None if out is None else kept_path(out, master)
+        if where is not None:
+            empty_directory(where)
+        again = _judged_again(kept, master, where)
+        if where is not None:
+            keep_report(again, where)
+            keep_page(again, where)
+        found = diff_runs(without_brokers(kept), KeptRun(where or kept.directory, again, time.time()), one_key=True)
     except FindingError as error:
         return _refused(error)
     if as_json:
@@ -89,39 +93,47 @@ def replay(directory: Path, master: str, out: Path | None, *, as_json: bool) -> 
     return found.exit_code
 
 
-def report(directory: Path, file: Path | None) -> int:
-    """Write the page of a kept audit; file: absent: beside its report. Z2K-5008 is exit code 2."""
+def report(directory: str, file: Path | None) -> int:
+    """Write the page of a kept audit; file: absent: beside its report. Z2K-5008 and Z2K-5016 are exit code 2."""
     from api.audit_report.views import AboutAudit, as_html
-    from api.standalone import write_page
     from migrator.audit.history.kept_runs import kept_run
+    from migrator.audit.spark.addresses import kept_path
 
     try:
-        kept = kept_run(directory)
+        kept = kept_run(kept_path(directory))
+        where = kept.directory.absolute()
+        page = where / PAGE_FILE if file is None else file
+        about = AboutAudit(f"audit in {where.name}", kept.ended_at, str(where), kept.has_inputs)
+        _write(page, as_html(msgspec.to_builtins(kept.report), about))
     except FindingError as error:
         return _refused(error)
-    where = kept.directory.absolute()
-    page = where / PAGE_FILE if file is None else file
-    about = AboutAudit(f"audit in {where.name}", kept.ended_at, str(where), kept.has_inputs)
-    write_page(page, as_html(msgspec.to_builtins(kept.report), about))
     print(printable(str(page)))
     return 0
 
 
-def keep_page(report: AuditReport, out: Path) -> None:
+def _write(page: KeptPath, html: str) -> None:
+    from api.standalone import write_page
+
+    if isinstance(page, Path):
+        write_page(page, html)
+    else:
+        page.write_bytes(html.encode("utf-8", "backslashreplace"))
+
+
+def keep_page(report: AuditReport, out: KeptPath) -> None:
     """Write the page beside the report of an audit. A page that cannot be written is no reason to lose the audit."""
     from api.audit_report.views import AboutAudit, as_html
-    from api.standalone import write_page
     from migrator.audit.history.kept_runs import MANIFEST_FILE
 
     where = out.absolute()
     try:
         about = AboutAudit(f"audit in {where.name}", report.ended_at, str(where), (where / MANIFEST_FILE).is_file())
-        write_page(where / PAGE_FILE, as_html(msgspec.to_builtins(report), about))
+        _write(where / PAGE_FILE, as_html(msgspec.to_builtins(report), about))
     except Exception as error:  # report.json has everything, and `zk2kraft audit report` makes the page again
         log.warning("audit.no_page", directory=str(where), reason=words_of(error))
 
 
-def _judged_again(kept: KeptRun, master: str, out: Path | None) -> AuditReport:
+def _judged_again(kept: KeptRun, master: str, out: KeptPath | None) -> AuditReport:
     """Raises Z2K-5009 without Spark, and Z2K-5001, 5003 and 2201 as an audit does."""
     from migrator.audit.identity import refuse_nothing_compared
     from migrator.audit.spark.job import replay as judge_again
@@ -136,7 +148,11 @@ def _refuse_without_inputs(kept: KeptRun) -> None:
     where = str(kept.directory)
     if not kept.has_inputs:
         quick = kept.report.engine == "quick"
-        reason = "the quick engine keeps no inputs" if quick else "no finished audit by Spark is in it"
+        reason = (
+            "the quick engine keeps no inputs"
+            if quick
+            else "no finished audit by Spark is in it, or one with --report-only"
+        )
         raise NO_INPUTS_KEPT.error(directory=where, reason=reason)
     if not spark_is_installed():
         raise NO_INPUTS_KEPT.error(directory=where, reason=HOW_TO_INSTALL_SPARK)

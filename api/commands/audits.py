@@ -20,6 +20,7 @@ from migrator.model.printable import printable
 if TYPE_CHECKING:
     from migrator.audit.brokers.both_sides import ReadSides
     from migrator.audit.compare import AskedBroker, BrokersSide, Difference
+    from migrator.audit.history.hadoop_path import KeptPath
     from migrator.audit.run import ThirdSide
     from migrator.audit.warm_process import Pipe
     from migrator.node.tools.log_of_quorum import QuorumLog
@@ -44,7 +45,7 @@ def audit(
     kraft: str,
     engine: str,
     master: str,
-    out: Path | None,
+    out: str | None,
     controller: Path | None,
     brokers: str | None = None,
     *,
@@ -52,39 +53,44 @@ def audit(
     disks: Sequence[Path] = (),
     allow_moved: bool,
     as_json: bool,
+    report_only: bool = False,
     sessions: Any = None,
 ) -> int:
-    """brokers: addresses, or `registered`; None: they are not asked. without: ids of those that are not asked.
-    disks: listings of brokers' log directories.
+    """out: a directory or an address. brokers: addresses, or `registered`; None: they are not asked. without: ids of
+    those that are not asked. disks: listings of brokers' log directories.
 
     sessions: of the warm audit process; None: a Spark session for this audit alone.
     """
     from migrator.audit.compare import table, unread_report
     from migrator.audit.run import empty_directory, keep_report, run_audit
+    from migrator.audit.spark.addresses import kept_path
 
+    where: KeptPath | None = None
     try:
+        where = None if out is None else kept_path(out, master)
         passwords = encoder_settings(controller)
-        with log_to_read(zookeeper, kraft, controller, out) as log:
+        with log_to_read(zookeeper, kraft, controller, where) as log:
             report = run_audit(
                 zookeeper,
                 str(log.directory),
                 engine=engine,
                 master=master,
-                out=out,
+                out=where,
                 allow_moved=allow_moved,
                 passwords=passwords,
                 sessions=sessions,
                 confirm=log.confirm,
                 third_side=_third_side(brokers, controller, without, disks, kraft),
+                report_only=report_only,
             )
     except FindingError as error:
         report = unread_report(error, engine, {"total": 0.0})
         with suppress(FindingError):  # what an earlier audit kept is never written over
-            if out is not None:
-                empty_directory(out)
-                keep_report(report, out)
-    if out is not None and report.ended_at:  # one that was refused its directory writes nothing there
-        keep_page(report, out)
+            if where is not None:
+                empty_directory(where)
+                keep_report(report, where)
+    if where is not None and report.ended_at:  # one that was refused its directory writes nothing there
+        keep_page(report, where)
     if as_json:
         print_json(report)
     else:
@@ -236,7 +242,7 @@ def controllers_security(controller: Path | None) -> ClientSecurity:
 
 @contextmanager
 def log_to_read(
-    zookeeper: str | ZooKeeperFiles | None, kraft: str, controller: Path | None, out: Path | None
+    zookeeper: str | ZooKeeperFiles | None, kraft: str, controller: Path | None, out: KeptPath | None = None
 ) -> Iterator[QuorumLog]:
     """The directory that was named, or that of a copy: of the quorum at these addresses, for this command alone.
 
@@ -255,7 +261,8 @@ def log_to_read(
     if zookeeper is not None:
         with side_of(zookeeper) as session:  # files are read twice then: nobody holds a tree while a log is copied
             cluster_id = describe_tree(session, str(zookeeper))["cluster_id"]
-    within = None if out is None or not out.absolute().parent.is_dir() else out.absolute().parent
+    beside = out.absolute().parent if isinstance(out, Path) else None
+    within = beside if beside is not None and beside.is_dir() else None
     with log_of_quorum(kraft, cluster_id, security, within=within) as log:
         yield log
 

@@ -1,6 +1,6 @@
 """Which engine compares where nobody says: Spark, where it is installed.
 
-In:   nothing. Out: the name of an engine.
+In:   nothing. Out: the name of an engine; whether a Spark master is on a network.
 Elsewhere: the engines (run.py), the extra `spark` of the package (pyproject.toml).
 """
 
@@ -20,3 +20,8 @@ def spark_is_installed() -> bool:
 
 def default_engine() -> Literal["spark", "quick"]:
     return "spark" if spark_is_installed() else "quick"
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark runs in this machine's processes alone. master: such as `local[*]` or `spark://HOST:PORT`."""
+    return master.startswith("local")

@@ -8,7 +8,6 @@ Elsewhere: the engines (quick.py, job.py).
 from __future__ import annotations
 
 import gc
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from migrator.audit.compare import (
     unread_report,
 )
 from migrator.audit.engines import HOW_TO_INSTALL_SPARK, spark_is_installed
+from migrator.audit.history.hadoop_path import HadoopPath, KeptPath, write_new
 from migrator.audit.history.kept_runs import REPORT_FILE
 from migrator.audit.identity import cluster_of_log, follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
@@ -40,7 +40,7 @@ from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.standstill import behind_ms
 from migrator.audit.zk_source import describe_tree
-from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
+from migrator.findings.audit import ADDRESS_UNUSABLE, AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import NOWHERE, Position
 from migrator.zk.files.session import FilesSession, ZooKeeperFiles
@@ -49,9 +49,6 @@ from migrator.zk.session import ZkSession
 
 REHEARSAL = "zk2kraft-rehearsal"
 """The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""
-
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
-"""What becomes of `s3a://bucket/name` as a path."""
 
 ThirdSide = Callable[[ReadSides], BrokersSide]
 
@@ -62,12 +59,13 @@ def run_audit(
     *,
     engine: str,
     master: str,
-    out: Path | None,
+    out: KeptPath | None,
     allow_moved: bool = False,
     passwords: EncoderSecrets | None = None,
     sessions: Any = None,
     confirm: Callable[[], None] | None = None,
     third_side: ThirdSide | None = None,
+    report_only: bool = False,
 ) -> AuditReport:
     """kraft: a metadata log directory; it may grow meanwhile. out: must not hold anything.
 
@@ -77,6 +75,7 @@ def run_audit(
     sessions:    `spark_job.Sessions`; None: the spark engine starts a session for this audit alone.
     confirm:     returns once `kraft` has all that it should have by now; raises when it is not what it should be.
     third_side:  asks brokers, given both other sides; None: they are not asked.
+    report_only: `out` keeps no rows: executors need not see it then, and nobody can judge them again.
     """
     started = time.monotonic()
     try:
@@ -85,14 +84,16 @@ def run_audit(
         rules = rules_of(kraft)
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY, read="")
-        report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords, sessions), kraft)
+        rows = None if report_only else out
+        report = _run(zookeeper, kraft, engine, master, rows, rules, passwords, sessions)
+        report = refuse_nothing_compared(report, kraft)
         if confirm is not None:
             confirm()
         if third_side is not None:
             report = _with_brokers(report, third_side, kraft, confirm)
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
-        if error.code == AUDIT_OUT_UNUSABLE.code:
+        if error.code in (AUDIT_OUT_UNUSABLE.code, ADDRESS_UNUSABLE.code):
             return report
     if out is not None:
         keep_report(report, out)
@@ -136,10 +137,15 @@ def _with_brokers(
     return msgspec.structs.replace(report, brokers=side, same=report.same and side.same, seconds=seconds)
 
 
-def keep_report(report: AuditReport, out: Path) -> None:
-    """Write it, with the time of it: a report that has one was kept."""
-    report.ended_at = round(time.time(), 3)
-    (out / REPORT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(report)))
+def keep_report(report: AuditReport, out: KeptPath) -> None:
+    """Write it, with the time of it: a report that has one was kept. Raises Z2K-5004 where there is one, Z2K-5016."""
+    ended_at = round(time.time(), 3)
+    data = msgspec.json.encode(msgspec.structs.replace(report, ended_at=ended_at))
+    try:
+        write_new(out / REPORT_FILE, msgspec.json.format(data))
+    except FileExistsError as error:
+        raise AUDIT_OUT_UNUSABLE.error(directory=str(out), reason="another audit wrote its report there") from error
+    report.ended_at = ended_at
 
 
 def _run(
@@ -147,7 +153,7 @@ def _run(
     kraft: str,
     engine: str,
     master: str,
-    out: Path | None,
+    out: KeptPath | None,
     rules: ExpectedDifferences,
     passwords: EncoderSecrets | None,
     sessions: Any,
@@ -215,13 +221,16 @@ def _without_cycle_collection() -> Iterator[None]:
             gc.enable()
 
 
-def empty_directory(directory: Path) -> None:
-    """Create it if need be, for its owner alone. Raises Z2K-5004 when it holds anything, or is no directory's name."""
-    if _ADDRESS.match(str(directory)):
-        raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason="it is an address, not a mounted directory")
+def empty_directory(directory: KeptPath) -> None:
+    """Create it if need be, for its owner alone. Raises Z2K-5004 when it holds anything, or is no directory."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        directory.chmod(0o700)
+        if isinstance(directory, HadoopPath):
+            if directory.is_file():
+                raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason="it is a file")
+            directory.make_directory()
+        else:
+            directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(0o700)
         if any(directory.iterdir()):
             raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason="it is not empty")
     except OSError as error:

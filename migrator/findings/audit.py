@@ -32,8 +32,8 @@ AUDIT_OUT_UNUSABLE = Finding(
     code="Z2K-5004",
     says="{directory} cannot be used for this audit: {reason}.",
     means="Nothing was read or compared. The results of an earlier audit are never overwritten.",
-    remedy="Name a directory that does not exist or is empty. To see an earlier audit again, name the directory that "
-    "it kept.",
+    remedy="Name a directory, or an address, that does not exist or is empty. To see an earlier audit again, name the "
+    "directory that it kept.",
 )
 
 LOG_NOT_WHOLE = Finding(
@@ -55,8 +55,8 @@ LOGS_PART = Finding(
 SPARK_IN_CLEAR = Finding(
     code="Z2K-5007",
     says="Spark master {master} is on a network, and Spark does not protect what an audit sends: {missing}.",
-    means="Tasks carry `password.encoder.secret` where brokers have encrypted passwords, and rows of both sides go "
-    "between the executors and their disks. Nothing was sent yet.",
+    means="Tasks carry the login for ZooKeeper and `password.encoder.secret` where there are such, and rows of both "
+    "sides go between the executors and their disks. Nothing was sent yet.",
     remedy="Set the missing keys in spark-defaults.conf of this machine and of the Spark cluster, or run the audit "
     "with `--master local[*]` or `--engine quick`.",
 )
@@ -107,6 +107,23 @@ LOG_DIRECTORY_UNUSABLE = Finding(
     says="{directory} cannot be listed as a broker's log directory: {reason}.",
     means="The listing has no last line, and no audit takes it. Nothing in the directory was changed.",
     remedy="Name each directory of the broker's log.dirs once, as a user who may read it, and run the command again.",
+)
+
+LOGIN_STAYS_HERE = Finding(
+    code="Z2K-5015",
+    says="The Kerberos login of {principal} for ZooKeeper cannot go to the executors of {master}.",
+    means="Executors read ZooKeeper themselves, with the login of this process. A user with a password, and TLS keys, "
+    "are sent to them. A keytab is not: it is the key of its principal for every service. Nothing was sent yet.",
+    remedy="Run the audit with `--master local[*]` or `--engine quick`; this process alone reads ZooKeeper then.",
+)
+
+ADDRESS_UNUSABLE = Finding(
+    code="Z2K-5016",
+    says="{address} cannot be used for kept audits: {reason}.",
+    means="It is an address of a Hadoop file system, and Hadoop's client in Spark could not work with it. What an "
+    "earlier audit kept there is unchanged. An audit that could not be kept did not pass.",
+    remedy="Check the address. In spark-defaults.conf, name the jars of its file system (spark.jars, or "
+    "spark.jars.packages) and its credentials (spark.hadoop.fs...), or name a directory.",
 )
 
 AUDIT_ROWS_LOST = Finding(

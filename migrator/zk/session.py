@@ -55,7 +55,7 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 """Its lines go where somebody asked for them, and not in front of the finding that says the same."""
 
 
-PROCESS: Final = "process"
+PROCESS: Final[Literal["process"]] = "process"
 """Settings of the process: a command or the service has only a connect string."""
 GIVEN_UP_S: Final = 1.0
 """How often somebody looks whether kazoo has given up."""
@@ -124,14 +124,16 @@ class ZkSession:
         on_change: Callable[[str], None] | None = None,
         set_acl: bool = False,
         tls: ZkTls | Literal["process"] | None = PROCESS,
+        login: ZkLogin | Literal["process"] | None = PROCESS,
     ) -> None:
         """set_acl: what is made can be changed by this login only, as Kafka's brokers make it (zookeeper.set.acl).
 
         tls: as a controller's file says; PROCESS: as KAFKA_OPTS says; None: without TLS.
+        login: PROCESS: as KAFKA_OPTS says; None: without one.
         Raises Z2K-2001 when `connect` is no address, Z2K-1092 and Z2K-1093 when login or TLS cannot be used.
         """
         self.connect = connect
-        self._login = process_login()
+        self._login = process_login() if login == PROCESS else login
         tickets = Tickets(self._login) if isinstance(self._login, KerberosLogin) else None
         self.sockets = sockets_of(process_tls() if tls == PROCESS else tls)
         self._set_acl = set_acl

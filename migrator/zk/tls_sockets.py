@@ -19,7 +19,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -135,15 +135,33 @@ def _choose(context: ssl.SSLContext, tls: ZkTls) -> None:
         raise ZOOKEEPER_TLS_UNUSABLE.error(origin=origin, key=key, reason=reason)
 
 
+def content_of(store: ZkStore) -> tuple[ZkStore, bytes]:
+    """Read what another process needs of a store: the store with its password in it, and the bytes of its file.
+
+    Raises Z2K-1093.
+    """
+    with _refused(store):
+        try:
+            content = Path(store.file).read_bytes()
+        except OSError as error:
+            raise ValueError(words_of(error)) from None
+        return replace(store, password=_password(store), password_file=None), content
+
+
+def _password(store: ZkStore) -> str | None:
+    """Raises ValueError where it cannot be read."""
+    if store.password_file is None:
+        return store.password
+    try:
+        lines = Path(store.password_file).read_text().splitlines()
+    except OSError as error:
+        raise ValueError(f"its password in {words_of(error)}") from None
+    return lines[0] if lines else None
+
+
 def _source(store: ZkStore) -> tuple[Source, str | None]:
     """The store, and the password of a key in PEM. Raises OSError or ValueError for a password that cannot be read."""
-    password = store.password
-    if store.password_file is not None:
-        try:
-            lines = Path(store.password_file).read_text().splitlines()
-        except OSError as error:
-            raise ValueError(f"its password in {words_of(error)}") from None
-        password = lines[0] if lines else None
+    password = _password(store)
     if store.kind == PEM:
         return PemSource(store.key, Path(store.file), shown=store.shown), password
     return StoreSource(store.key, Path(store.file), password, shown=store.shown), None

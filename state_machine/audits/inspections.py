@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import structlog
 
+from migrator.audit.engines import is_local
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import INSPECTION_FAILED
 from migrator.node.observer.log_copy import LogFiles, followed_log
@@ -71,6 +72,11 @@ def to_audit(inventory: ClusterInventory, look: Observation | None) -> Controlle
     """The controller with the newest log."""
     node = None if look is None else look.newest_log
     return next((each for each in inventory.controllers if each.node_id == node), inventory.controllers[0])
+
+
+def words_of_spark(master: str) -> tuple[str, ...]:
+    """Tell an audit where Spark is. Executors on a network do not see the directory: it keeps a report alone then."""
+    return ("--master", master) if is_local(master) else ("--master", master, "--report-only")
 
 
 def being_restarted(snapshot: Snapshot) -> set[int]:
@@ -273,7 +279,7 @@ class Inspections:
         """
         await self._store.away(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
-        master = ("--master", self._settings.spark_master) if run.engine == "spark" else ()
+        master = words_of_spark(self._settings.spark_master) if run.engine == "spark" else ()
         moved = ("--allow-moved",) if run.purpose in ("rehearsal", CONFIRMATION) else ()
         words = ("audit", "-z", inventory.zookeeper, "--kraft", str(kraft), "--engine", run.engine, "--out", str(out))
         result = await self._run(*words, *master, *moved, *brokers, *_secrets_of(inventory))

@@ -129,11 +129,12 @@ def cluster(zookeeper: ZooKeeper, tmp_path: Path) -> Cluster:
     return seeded(zookeeper, tmp_path, chroot=f"/{tmp_path.name}")
 
 
-def seeded(zookeeper: ZooKeeper, directory: Path, chroot: str) -> Cluster:
+def seeded(zookeeper: ZooKeeper, directory: Path, chroot: str, hosts: str = "") -> Cluster:
+    """hosts: as it is reached, where that is not its plain port."""
     if chroot:
         with ZkSession(zookeeper.hosts) as root:
             root.ensure_path(chroot)
-    connect = zookeeper.hosts + chroot
+    connect = (hosts or zookeeper.hosts) + chroot
     with ZkSession(connect) as session:
         TREE.seed(session)
         rehearse(session, directory / "log", UNLIMITED, ENCODER)

@@ -65,7 +65,15 @@ def secured(laboratory: Laboratory, stores: JavaStores) -> LabCluster:
     of_brokers = to_zookeeper(stores, "JKS", stores.jks("broker"), stores.password)
     of_brokers |= between_nodes(stores, stores.pkcs12("broker"), stores.password)
     stores.jks("controller"), stores.pkcs12("controller")  # the trust store has all of them when ZooKeeper reads it
-    of_zookeeper: dict[str, Value] = {
+    extra = {**of_brokers, "zookeeper.set.acl": True}
+    cluster = LabCluster(laboratory, brokers=2, extra=extra, secure=of_a_secure_zookeeper(stores))
+    for server in (*cluster.zookeeper.servers, *cluster.brokers):
+        server.options = (login(stores),)
+    return cluster
+
+
+def of_a_secure_zookeeper(stores: JavaStores) -> dict[str, Value]:
+    return {
         "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         "ssl.clientAuth": "need",
         "ssl.keyStore.location": str(stores.jks("zookeeper")),
@@ -73,10 +81,6 @@ def secured(laboratory: Laboratory, stores: JavaStores) -> LabCluster:
         "ssl.trustStore.location": str(stores.trusted),
         "ssl.trustStore.password": stores.password,
     }
-    cluster = LabCluster(laboratory, brokers=2, extra={**of_brokers, "zookeeper.set.acl": True}, secure=of_zookeeper)
-    for server in (*cluster.zookeeper.servers, *cluster.brokers):
-        server.options = (login(stores),)
-    return cluster
 
 
 def login(stores: JavaStores) -> str:

@@ -20,6 +20,7 @@ import pytest
 import migrator
 from migrator.audit.run import run_audit
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.node.tools.rehearsal import rehearse
@@ -29,6 +30,8 @@ from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.session import ZkSession
 from tests.e2e.test_audit_engines import ENCODER, Cluster, seeded
 from tests.e2e.test_cli import a_controller_file
+from tests.e2e.test_secure_zookeeper import LOGIN_PASSWORD, flags, login, of_a_secure_zookeeper
+from tests.support.java_keytool import JavaStores
 from tests.support.kept_logs import with_records
 from tests.support.seeded_tree import SeededTree, config_json, state_json
 
@@ -128,9 +131,15 @@ def registered(log: Path, words: str) -> str | None:
 
 
 def audited(
-    cluster: Cluster, master: str, conf: Path, out: Path | None, temporary: Path | None = None, *more: str
+    cluster: Cluster,
+    master: str,
+    conf: Path,
+    out: Path | str | None,
+    temporary: Path | None = None,
+    *more: str,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """temporary: of the driver. more: words of the command."""
+    """temporary: of the driver. more: words of the command. environment: of the driver alone."""
     file = a_controller_file(conf.parent, password__encoder__secret=ENCODER.secret)
     words = ("audit", "-z", cluster.connect, "--kraft", str(cluster.log), "--controller", str(file), "--json", *more)
     engine = ("--engine", "spark", "--master", master, *(() if out is None else ("--out", str(out))))
@@ -145,6 +154,7 @@ def audited(
             "SPARK_CONF_DIR": str(conf),
             "SPARK_LOCAL_IP": "127.0.0.1",
             **({} if temporary is None else {"TMPDIR": str(temporary)}),
+            **environment,
         },
     )
 
@@ -196,8 +206,10 @@ def test_workers_that_see_no_file_of_the_driver_audit_as_one_process_does(
     assert len(alone.expected) == 2 + 1 + 1  # the version of the state, and producer ids, which are ahead
     package = Path(migrator.__file__).parent
     with a_spark_cluster(laboratory, tmp_path / "spark", PROTECTED, workers=2, hidden=[driver, package]) as master:
-        ran = audited(cluster, master, tmp_path / "spark" / "conf", None, driver / "temporary", "--allow-moved")
+        words = (driver / "kept", driver / "temporary", "--allow-moved", "--report-only")
+        ran = audited(cluster, master, tmp_path / "spark" / "conf", *words)
     assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert sorted(each.name for each in (driver / "kept").iterdir()) == ["report.html", "report.json"]
     report = json.loads(ran.stdout)
     told = {(each["family"], each["key"], each["field"], each["kind"]) for each in report["differences"]}
     assert told == {(each.family, each.key, each.field_, str(each.kind)) for each in alone.differences}
@@ -205,4 +217,43 @@ def test_workers_that_see_no_file_of_the_driver_audit_as_one_process_does(
     assert {each["family"]: each for each in report["families"]} == {
         each.family: msgspec.to_builtins(each) for each in alone.families
     }
+    zookeeper.stop()
+
+
+def test_executors_log_in_to_zookeeper_as_the_driver_does_and_write_nothing_of_it_down(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS, a certificate of this side and a login: ZooKeeper takes nobody without them. Executors see none of the
+    files, and no KAFKA_OPTS.
+    """
+    if not may_hide():
+        pytest.skip("this environment lets no process have mounts of its own")
+    driver, events = tmp_path / "driver", tmp_path / "events"
+    (driver / "temporary").mkdir(parents=True)
+    events.mkdir()
+    stores = JavaStores(driver / "stores")
+    stores.pkcs12("controller")
+    wanted: dict[str, Value] = {"enforce.auth.enabled": True, "enforce.auth.schemes": "sasl"}
+    zookeeper = ZooKeeper(laboratory, extra=wanted, secure=of_a_secure_zookeeper(stores))
+    for server in zookeeper.servers:
+        server.options = (login(stores),)
+    zookeeper.start()
+    secured = f"127.0.0.1:{zookeeper.servers[0].spec.secure_port}"
+    monkeypatch.setenv("KAFKA_OPTS", flags(stores))
+    cluster = seeded(zookeeper, driver, chroot="", hosts=secured)
+    monkeypatch.delenv("KAFKA_OPTS")
+    told = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
+    hidden = [driver, Path(migrator.__file__).parent]
+    with a_spark_cluster(laboratory, tmp_path / "spark", {**PROTECTED, **told}, hidden=hidden) as master:
+        conf = tmp_path / "spark" / "conf"
+        refused = audited(cluster, master, conf, None, driver / "temporary")
+        ran = audited(cluster, master, conf, None, driver / "temporary", KAFKA_OPTS=flags(stores))
+    assert refused.returncode == 2, "ZooKeeper wants a login"
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert next(each for each in json.loads(ran.stdout)["families"] if each["family"] == "topics")["equal"] == 12
+    assert list(events.rglob("*zk2kraft*")) or list(events.iterdir()), "Spark wrote an event log"
+    for secret in (LOGIN_PASSWORD, stores.password):
+        assert secret not in ran.stdout + ran.stderr
+        for file in (*events.rglob("*"), *(tmp_path / "spark").rglob("*")):
+            assert not file.is_file() or secret.encode() not in file.read_bytes(), file
     zookeeper.stop()

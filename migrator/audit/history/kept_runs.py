@@ -1,6 +1,6 @@
 """Read again what an audit kept.
 
-In:   the path of a directory that `--out` named, of the report in it, or of a directory that the service keeps.
+In:   path or address of a directory that `--out` named, of the report in it, or of a directory that the service keeps.
 Out:  a `KeptRun`.
 Elsewhere: writing it (run.py, spark/job.py), comparing two of them (diff.py).
 Rules: a report of another release is read as far as it goes: fields that are not known are ignored, and one that says
@@ -9,12 +9,12 @@ nothing of the verdict may be missing. What is no report is refused, never read 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from migrator.audit.compare import AuditReport, BrokersSide
+from migrator.audit.history.hadoop_path import KeptPath, written_at
 from migrator.audit.shape.cluster_shape import ClusterShape
 from migrator.findings.audit import KEPT_AUDIT_UNREADABLE
 from migrator.findings.finding import words_of
@@ -38,7 +38,7 @@ class KeptRun(msgspec.Struct, frozen=True):
     ended_at: seconds since 1970 in UTC; by the report, or when its file was written.
     """
 
-    directory: Path
+    directory: KeptPath
     report: AuditReport
     ended_at: float
     lacks: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ class KeptRun(msgspec.Struct, frozen=True):
         return (self.directory / MANIFEST_FILE).is_file()
 
 
-def kept_run(path: Path) -> KeptRun:
-    """Read the report of a kept audit. path: its directory, or the report itself. Raises Z2K-5008."""
+def kept_run(path: KeptPath) -> KeptRun:
+    """Read the report of a kept audit. path: its directory, or the report itself. Raises Z2K-5008 and Z2K-5016."""
     file = report_file(path)
     try:
-        data, written_at = file.read_bytes(), file.stat().st_mtime
+        data, modified_at = file.read_bytes(), written_at(file)
     except OSError as error:
         raise KEPT_AUDIT_UNREADABLE.error(file=str(file), reason=error.strerror or words_of(error)) from error
     try:
@@ -66,7 +66,7 @@ def kept_run(path: Path) -> KeptRun:
         report.brokers, report.shape = brokers, shape
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise KEPT_AUDIT_UNREADABLE.error(file=str(file), reason=words_of(error)) from error
-    return KeptRun(file.parent, report, report.ended_at or written_at, lacks)
+    return KeptRun(file.parent, report, report.ended_at or modified_at, lacks)
 
 
 def _brokers_of(document: Any) -> BrokersSide | None:
@@ -85,7 +85,7 @@ def _shape_of(document: Any) -> ClusterShape | None:
         return None
 
 
-def report_file(path: Path) -> Path:
+def report_file(path: KeptPath) -> KeptPath:
     """Where the report is: `path` itself, in that directory, or below it where the service keeps a rehearsal."""
     if path.is_file():
         return path

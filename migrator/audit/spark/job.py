@@ -14,8 +14,8 @@ observation. Every row that was written has to be read again and judged, or the 
 files would pass for two sides without anything.
 What Spark spills is deleted at the end: raw records may hold secrets, and the Parquet files do not. Nothing here
 collects rows: the driver sees counts, transaction markers, ids, what could not be read, and the first differences. With
-a master that is not `local[...]` executors need no file of the driver's (shipped.py), unless an audit is kept: then
-its directory has to be on storage that all of them share.
+a master that is not `local[...]` executors need no file of the driver's (shipped.py), unless an audit is kept in a
+directory, which has to be on storage that all of them share then. An address of a Hadoop file system is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ from migrator.audit.compare import (
     no_counts,
     rounded,
 )
+from migrator.audit.engines import is_local
 from migrator.audit.fingerprints import SecretFingerprints
+from migrator.audit.history.hadoop_path import HadoopPath, KeptPath, write_new
 from migrator.audit.history.kept_runs import MANIFEST_FILE
 from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
@@ -80,7 +82,8 @@ from migrator.audit.spark.fold import (
     with_subjects,
 )
 from migrator.audit.spark.kept_rows import KeptRows, RowsInFiles, RowsWithExecutors
-from migrator.audit.spark.session import is_local, spark_session
+from migrator.audit.spark.sent_login import SentLogin, login_to_send
+from migrator.audit.spark.session import spark_session
 from migrator.audit.spark.shipped import SentFile, with_bytes
 from migrator.audit.spark.sources import (
     BESIDE,
@@ -168,13 +171,17 @@ class ReplayManifest(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class SparkRequest:
-    """What to audit. passwords: the brokers' settings. settle_s: between two looks at a cluster that lives."""
+    """What to audit. passwords: the brokers' settings. settle_s: between two looks at a cluster that lives.
+
+    login: with which tasks read ZooKeeper; None: that of the process that they run in.
+    """
 
     zookeeper: str
     kraft: str
     rules: ExpectedDifferences = NO_RULES
     settle_s: float = SETTLE_S
     passwords: EncoderSecrets | None = None
+    login: SentLogin | None = None
 
 
 def spark_audit(
@@ -182,7 +189,7 @@ def spark_audit(
     kraft: str,
     *,
     master: str,
-    out: Path | None,
+    out: KeptPath | None,
     rules: ExpectedDifferences = NO_RULES,
     settle_s: float = SETTLE_S,
     passwords: EncoderSecrets | None = None,
@@ -192,7 +199,8 @@ def spark_audit(
 
     sessions: starts a session for this audit, or gives one that runs already and goes on to (kept_session.py).
     """
-    request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords)
+    login = None if is_local(master) else login_to_send(master)
+    request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords, login)
     with _prepared(request, out) as work, sessions(master, work.scratch) as spark:
         work.clock.lap("session")
         return _audited(spark, request, work)
@@ -202,7 +210,7 @@ def spark_audit(
 class _Work:
     """What an audit knows before it needs Spark."""
 
-    directory: Path
+    directory: KeptPath
     scratch: Path
     clock: _Clock
     tree: dict[str, Any]
@@ -212,7 +220,7 @@ class _Work:
 
 
 @contextmanager
-def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
+def _prepared(request: SparkRequest, out: KeptPath | None) -> Iterator[_Work]:
     clock = _Clock()
     with _directory(out) as directory, _scratch(directory) as scratch:
         with ZkSession(request.zookeeper) as session:
@@ -232,17 +240,17 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditRe
     rules = request.rules
     kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks, layout=LAYOUT)
     offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
-    reading = ZkReading.shared(request.zookeeper, log.fingerprints, cores, Secrets.of(request.passwords))
+    reading = ZkReading.shared(request.zookeeper, log.fingerprints, cores, Secrets.of(request.passwords), request.login)
     remote = not is_local(spark.sparkContext.master or "")
     sent = SentFile(Path(rules.read).read_bytes()) if remote and rules.read else None
-    rows = RowsWithExecutors() if remote and not work.keeps else RowsInFiles(spark)
+    rows = RowsWithExecutors(spark) if remote and not work.keeps else RowsInFiles(spark)
     audit = _Audit(spark, work.directory, kept, work.clock, rows, ships=remote, sent=sent)
     audit.look_at_all(reading, work.names, log, offsets)
     while audit.wants_another_look():
         time.sleep(request.settle_s)  # the cluster lives: what differed may have been on its way
         audit.look_again(reading, log, offsets)
     kept.kraft = {"offset": log.plan.offset, "epoch": log.plan.epoch}
-    (work.directory / MANIFEST_FILE).write_bytes(msgspec.json.encode(kept))
+    write_new(work.directory / MANIFEST_FILE, msgspec.json.encode(kept))
     return audit.report()
 
 
@@ -261,7 +269,7 @@ def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any, tasks: int 
     return audit.report()
 
 
-def replay(directory: Path, *, master: str = "local[*]", out: Path | None = None) -> AuditReport:
+def replay(directory: KeptPath, *, master: str = "local[*]", out: KeptPath | None = None) -> AuditReport:
     """The report of a kept audit, made again from what it read: no ZooKeeper, no log.
 
     out: an empty directory that keeps every key as it was judged now; the inputs stay where they are.
@@ -273,15 +281,18 @@ def replay(directory: Path, *, master: str = "local[*]", out: Path | None = None
     with _directory(out) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
         clock.lap("session")
         empty = msgspec.structs.replace(kept, records_of=[], rows=[], windows=[], beside=[])
-        audit = _Audit(spark, again, empty, clock, RowsInFiles(spark))
+        remote = not is_local(spark.sparkContext.master or "")
+        rows = RowsWithExecutors(spark) if remote and out is None else RowsInFiles(spark)
+        sent = SentFile(Path(kept.read).read_bytes()) if remote and kept.read else None
+        audit = _Audit(spark, again, empty, clock, rows, ships=remote, sent=sent)
         beside = kept.beside or [-1] * len(kept.rows)  # of an audit before snapshots were looked at
         looks = zip(kept.records_of, kept.rows, kept.windows, beside, strict=True)
-        for number, (records_of, rows, window, offset) in enumerate(looks, 1):
-            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows, window, offset)
+        for number, (records_of, written, window, offset) in enumerate(looks, 1):
+            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", written, window, offset)
         return audit.report()
 
 
-def _manifest(directory: Path) -> ReplayManifest:
+def _manifest(directory: KeptPath) -> ReplayManifest:
     file = directory / MANIFEST_FILE
     if not file.is_file():
         raise AUDIT_CANNOT_READ.error(what=str(directory), reason="no finished audit was kept in it")
@@ -292,9 +303,10 @@ def _manifest(directory: Path) -> ReplayManifest:
     if kept.layout != LAYOUT:
         reason = f"another release kept it: its rows have layout {kept.layout}, and this release reads layout {LAYOUT}"
         raise NO_INPUTS_KEPT.error(directory=str(directory), reason=reason)
-    wanted = [directory / f"look-{number}" / "inputs" for number in {*kept.records_of, *range(1, len(kept.rows) + 1)}]
+    looks = sorted({*kept.records_of, *range(1, len(kept.rows) + 1)})
+    wanted: list[KeptPath] = [directory / f"look-{number}" / "inputs" for number in looks]
     wanted += [Path(kept.read)] if kept.read else []  # what a rehearsal read: it excuses what moved since
-    missing = [str(each) for each in sorted(wanted) if not each.exists()]
+    missing = [str(each) for each in wanted if not each.exists()]
     if missing:
         raise NO_INPUTS_KEPT.error(directory=str(directory), reason=f"{missing[0]} is gone")
     return kept
@@ -311,8 +323,8 @@ class _Look:
     that each task met in the log. nameless: rows of the log that only tell an id.
     """
 
-    directory: Path
-    inputs: Path
+    directory: KeptPath
+    inputs: KeptPath
     rows: int = 0
     markers: list[Marker] = field(default_factory=list)
     given: list[str] = field(default_factory=list)
@@ -324,7 +336,7 @@ class _Look:
     counts: Counts = field(default_factory=Counter)
 
     @property
-    def judged(self) -> Path:
+    def judged(self) -> KeptPath:
         return self.directory / "judged"
 
 
@@ -336,7 +348,7 @@ class _Audit:
     """
 
     spark: SparkSession
-    directory: Path
+    directory: KeptPath
     kept: ReplayManifest
     clock: _Clock
     rows: KeptRows
@@ -401,7 +413,9 @@ class _Audit:
         self._compare(look)
         self.clock.lap("again")
 
-    def look_at_kept(self, kept: Path, kept_records: Path, rows: int, window: OffsetRange | None, beside: int) -> None:
+    def look_at_kept(
+        self, kept: KeptPath, kept_records: KeptPath, rows: int, window: OffsetRange | None, beside: int
+    ) -> None:
         look = self._next_look()
         look.inputs, look.rows = kept / "inputs", rows
         self._note_window(look, window)
@@ -645,7 +659,7 @@ class _Clock:
 
 
 @contextmanager
-def _directory(out: Path | None) -> Iterator[Path]:
+def _directory(out: KeptPath | None) -> Iterator[KeptPath]:
     """The directory that keeps the audit, or one that is deleted behind it. Both are their owner's alone."""
     if out is not None:
         yield out.absolute()
@@ -655,7 +669,12 @@ def _directory(out: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
+def _scratch(directory: KeptPath) -> Iterator[Path]:
+    """Of this machine, also where the directory is an address."""
+    if isinstance(directory, HadoopPath):
+        with _directory(None) as here, _scratch(here) as scratch:
+            yield scratch
+        return
     scratch = directory / SCRATCH
     scratch.mkdir(mode=0o700, parents=True)
     try:

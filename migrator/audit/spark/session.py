@@ -29,6 +29,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from migrator.audit.engines import is_local
 from migrator.audit.spark.classes import using_archive
 from migrator.audit.spark.shipped import ship_package
 from migrator.findings.audit import SPARK_FAILED, SPARK_IN_CLEAR
@@ -103,6 +104,15 @@ def _refuse_in_clear(master: str, conf: SparkConf) -> None:
         raise SPARK_IN_CLEAR.error(master=master, missing=", ".join(missing))
 
 
+def java_of(master: str) -> Any:
+    """The JVM of this process, for what needs no session. Started now if need be, as for an audit on this master.
+
+    Raises Z2K-5003.
+    """
+    with told_as_findings(master):
+        return _launched(master, _configuration(master, Path(_jvm_directory()), using_archive())).jvm
+
+
 def end_jvm(timeout_s: float) -> None:
     """End the JVM now, in order, and not with this process, which has no other audit to do."""
     if _gateway is not None:
@@ -149,10 +159,6 @@ def _jvm_directory() -> str:
     if _temporary is None:
         _temporary = tempfile.TemporaryDirectory(prefix="zk2kraft-spark-", ignore_cleanup_errors=True)
     return _temporary.name
-
-
-def is_local(master: str) -> bool:
-    return master.startswith("local")
 
 
 def _launched(master: str, configuration: SparkConf) -> Any:

@@ -2,8 +2,8 @@
 
 In:   a session whose master is not `local[...]`.
 Out:  the same inputs, with which no executor opens a file of the driver's.
-Elsewhere: that the wire is encrypted, or nothing is sent (session.py, Z2K-5007). ZooKeeper is read by the executors
-themselves, with their own logins. What this package imports has to be installed for their Python.
+Elsewhere: that the wire is encrypted, or nothing is sent (session.py, Z2K-5007); the login with which executors read
+ZooKeeper (sent_login.py). What this package imports has to be installed for their Python.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -49,7 +49,7 @@ class SentFile:
     the key of its fingerprints.
     """
 
-    content: bytes
+    content: bytes = field(repr=False)
 
     def path(self) -> str:
         """Where this process finds it, as long as it lives."""

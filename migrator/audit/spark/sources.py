@@ -6,7 +6,7 @@ Elsewhere: what a row says (zk_source.py, log_fold.py), what is done with the ro
 Rules: a task that cannot read gives one row that says so, and ends: its part is not half right. The last row of a task
 says how many parts and rows it has read, so that a lost task, or a lost file, is noticed. A task asks the ensemble for
 its share of what one considerate reader may ask for, since they run side by side.
-On a real Spark cluster every executor needs this package, sees the directory of the log, and reaches ZooKeeper.
+On a real Spark cluster every executor reaches ZooKeeper; all else is sent to it (shipped.py, sent_login.py).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from migrator.audit.rows import (
     facts_text,
     not_read,
 )
+from migrator.audit.spark.sent_login import SentLogin
 from migrator.audit.spark.topic_rows import ReadTopic, topic_rows
 from migrator.audit.subjects import fingerprinted_facts
 from migrator.audit.zk_source import (
@@ -179,7 +180,7 @@ ZkPart = TopicRange | Others
 class ZkReading(msgspec.Struct, frozen=True):
     """How tasks read ZooKeeper. Each takes its share of the limits. readers: so many at the same time.
 
-    passwords: what decodes those of brokers.
+    passwords: what decodes those of brokers. login: None: what KAFKA_OPTS says where the task runs.
     """
 
     connect: str
@@ -188,18 +189,24 @@ class ZkReading(msgspec.Struct, frozen=True):
     per_second: int
     readers: int
     passwords: Secrets | None = None
+    login: SentLogin | None = None
 
     @classmethod
     def shared(
-        cls, connect: str, fingerprints: SecretFingerprints, cores: int, passwords: Secrets | None = None
+        cls,
+        connect: str,
+        fingerprints: SecretFingerprints,
+        cores: int,
+        passwords: Secrets | None = None,
+        login: SentLogin | None = None,
     ) -> ZkReading:
         """cores: tasks that run at the same time. Half of them read ZooKeeper, as the limits hold for all together, and
         the log is read beside it.
         """
         readers = max(1, min(cores // 2, READERS_MAX))
-        per_second = (CONSIDERATE.per_second or 0) // readers
+        per_second = max(1, (CONSIDERATE.per_second or 0) // readers)
         in_flight = max(1, CONSIDERATE.in_flight // readers)
-        return cls(connect, fingerprints.key_hex, in_flight, max(1, per_second), readers, passwords)
+        return cls(connect, fingerprints.key_hex, in_flight, per_second, readers, passwords, login)
 
     def rows(self, what: str, rows: Rows) -> Iterator[InputRow]:
         """What `rows` reads from a session; `what` names it should that fail."""
@@ -210,11 +217,14 @@ class ZkReading(msgspec.Struct, frozen=True):
         )
         encoder = None if self.passwords is None else PasswordReader(self.passwords)
         try:
-            with ZkSession(self.connect) as session:
+            with self._session() as session:
                 session.sync()
                 yield from zookeeper_rows(rows(session, limits, encoder), fingerprints)
         except FindingError as error:
             yield from zookeeper_rows([not_read(what, str(error))], fingerprints)
+
+    def _session(self) -> ZkSession:
+        return ZkSession(self.connect) if self.login is None else self.login.session(self.connect)
 
 
 def _rows_of_part(

@@ -3,7 +3,7 @@
 In:   a Kafka version; `KAFKA_HOME` (an installed Kafka wins), `ZK2KRAFT_CACHE`, `ZK2KRAFT_MAVEN_MIRROR`, proxies.
 Out:  `Artifacts`: a class path that runs kafka.Kafka, Kafka's tools and ZooKeeper, and the Java to run it; or one of
       another release of ZooKeeper alone (`zookeeper_artifacts`); the former also with a store for tiered topics
-      (`with_remote_store`).
+      (`with_remote_store`); and the jars with which Spark reads and writes an object store (`s3a_jars`).
 Elsewhere: the archive that makes it start faster (classes.py; most callers want `prepared` from there).
 Errors: Z2K-6001 without Java, Z2K-6002 when the jars cannot be had.
 The downloader is the Ivy inside PySpark, so that Java is the only thing to install. A directory `libs` exists only
@@ -41,24 +41,40 @@ JARS_MB: Final = {KAFKA_VERSION: 48, LATER_KAFKA_VERSION: 43}
 ZOOKEEPER_JARS_MB: Final = 10
 """Without Kafka."""
 
+S3A_JARS_MB: Final = 14
+"""Hadoop's client of S3 with the parts of Amazon's SDK that it needs. The bundle that Hadoop names has 640 MB."""
+
+SDK_OF_HADOOP: Final = {"3.5.0": ("2.35.4", "1.3.1")}
+"""Amazon's SDK and its reader, by the release of Hadoop. Source: Hadoop `hadoop-project/pom.xml`."""
+
 REMOTE_STORE_JARS_MB: Final = 4
 """`LocalTieredStorage` is among the tests of Kafka's storage, and uses a class of those of its clients."""
 
-NAMES: Final = {"kafka": "Kafka", "zookeeper": "ZooKeeper", "remote-store": "Kafka's remote store of tests"}
+NAMES: Final = {
+    "kafka": "Kafka",
+    "zookeeper": "ZooKeeper",
+    "remote-store": "Kafka's remote store of tests",
+    "s3a": "Hadoop's client of S3",
+}
 SERVERS: Final = {
     "kafka": "kafka_2.13-*.jar",
     "zookeeper": "zookeeper-[0-9]*.jar",
     "remote-store": "kafka-storage-*-test.jar",
+    "s3a": "hadoop-aws-*.jar",
 }
 """The jar without which a download is not whole."""
 
-OTHER_JARS_MB: Final = {"zookeeper": ZOOKEEPER_JARS_MB, "remote-store": REMOTE_STORE_JARS_MB}
+OTHER_JARS_MB: Final = {
+    "zookeeper": ZOOKEEPER_JARS_MB,
+    "remote-store": REMOTE_STORE_JARS_MB,
+    "s3a": S3A_JARS_MB,
+}
 
 BRING_DEADLINE_S: Final = 1200.0
 BRING_ATTEMPTS: Final = 2
 """One repeated attempt covers a connection that broke; Ivy keeps what it had."""
 
-Product = Literal["kafka", "zookeeper", "remote-store"]
+Product = Literal["kafka", "zookeeper", "remote-store", "s3a"]
 
 Bring = Callable[[str, Path], None]
 """Fills an empty directory with the jars of a Kafka version, or raises."""
@@ -146,6 +162,26 @@ def with_remote_store(
     return replace(
         artifacts, beside=fetch(artifacts.version, cache=cache, bring=bring, say=say, product="remote-store")
     )
+
+
+def s3a_jars(environment: Mapping[str, str] = os.environ, say: Say = say_on_stderr) -> list[Path]:
+    """What Spark needs to read and write `s3a://`, for the Hadoop that PySpark has; brought now if need be."""
+    java, cache = require_java(environment), cache_directory(environment)
+
+    def bring(version: str, target: Path) -> None:
+        _bring_with_ivy(
+            version,
+            target,
+            java=java,
+            cache=cache,
+            environment=environment,
+            say=say,
+            module=s3a_module(version),
+            product="s3a",
+        )
+
+    (version,) = SDK_OF_HADOOP
+    return sorted(fetch(version, cache=cache, bring=bring, say=say, product="s3a").glob("*.jar"))
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
@@ -247,6 +283,38 @@ def remote_store_module(version: str) -> str:
     )
     return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="zk2kraft" module="laboratory-remote-store"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{dependencies}
+  </dependencies>
+</ivy-module>
+"""
+
+
+def s3a_module(version: str) -> str:
+    """Name Hadoop's client of S3, as `ivy_module` does Kafka. Spark has its own Netty and loggers; another Netty would
+    break it.
+    """
+    sdk, reader = SDK_OF_HADOOP[version]
+    alone = (
+        ("org.apache.hadoop", "hadoop-aws", version),
+        ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", reader),
+    )
+    excluded = "".join(f"<exclude org={quoteattr(each)}/>" for each in ("io.netty", "org.slf4j", "commons-codec"))
+    dependencies = "".join(
+        f"""
+    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf="default->default"
+                transitive="false"/>"""
+        for org, name, rev in alone
+    )
+    dependencies += "".join(
+        f"""
+    <dependency org="software.amazon.awssdk" name={quoteattr(name)} rev={quoteattr(sdk)} conf="default->default">
+      {excluded}
+    </dependency>"""
+        for name in ("s3", "s3-transfer-manager", "sts")
+    )
+    return f"""<ivy-module version="2.0">
+  <info organisation="zk2kraft" module="laboratory-s3a"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>{dependencies}
   </dependencies>

@@ -62,8 +62,9 @@ def test_the_options_of_an_audit_come_to_it_as_before(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(audits, "audit", ask)
     assert run("-z", "zk:2181/a", "--kraft", "/log", "--engine", "quick", "--out", "x", "--allow-moved", "--json") == 1
-    expected = ("zk:2181/a", "/log", "quick", "local[*]", Path("x"), None, None)
-    assert asked == [(expected, {"without": "", "disks": (), "allow_moved": True, "as_json": True, "sessions": None})]
+    expected = ("zk:2181/a", "/log", "quick", "local[*]", "x", None, None)
+    options = {"without": "", "disks": (), "allow_moved": True, "report_only": False, "as_json": True, "sessions": None}
+    assert asked == [(expected, options)]
 
 
 # --- diff -------------------------------------------------------------------------------------------------

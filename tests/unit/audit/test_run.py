@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from migrator.audit import run
-from migrator.audit.compare import AuditReport, ExpectedDifferences
+from migrator.audit.compare import AuditReport, ExpectedDifferences, unread_report
 from migrator.audit.history.kept_runs import REPORT_FILE
-from migrator.audit.run import REHEARSAL, empty_directory, rules_of, run_audit
+from migrator.audit.run import REHEARSAL, empty_directory, keep_report, rules_of, run_audit
 from migrator.audit.spark.job import replay
-from migrator.findings.audit import AUDIT_OUT_UNUSABLE
+from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError
 
 
@@ -68,13 +68,11 @@ def test_a_directory_without_a_finished_audit_cannot_be_replayed(tmp_path: Path)
         replay(tmp_path)
 
 
-@pytest.mark.parametrize("out", ["s3a://bucket/audit", "hdfs://name/audit", "file:///tmp/audit"])
-def test_an_address_is_no_directory_and_nothing_is_made_of_it(
-    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would become a directory of that name below the working directory, which no executor elsewhere sees."""
-    monkeypatch.chdir(tmp_path)
+def test_two_audits_that_begin_beside_each_other_do_not_write_over_each_other(tmp_path: Path) -> None:
+    report = unread_report(AUDIT_CANNOT_READ.error(what="x", reason="y"), "quick", {})
+    keep_report(report, tmp_path)
+    before = (tmp_path / REPORT_FILE).read_bytes()
     with pytest.raises(FindingError) as refused:
-        empty_directory(Path(out))
+        keep_report(report, tmp_path)
     assert refused.value.code == AUDIT_OUT_UNUSABLE.code
-    assert list(tmp_path.iterdir()) == []
+    assert (tmp_path / REPORT_FILE).read_bytes() == before
