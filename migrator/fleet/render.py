@@ -511,8 +511,6 @@ def _missing(
     """node: its id in the inventory. One that only the command line of the process has (`--override`) is not enough."""
     for rule in rules:
         if rule.action is Action.NEED and not document.value(rule.key):
-            if rule.key == "controller.quorum.voters" and document.value("controller.quorum.bootstrap.servers"):
-                continue
             if rule.key == "broker.id" and document.value("node.id"):
                 continue  # the same key to Kafka
             reason = f"it is missing, and the inventory does not say it ({rule.reason})"

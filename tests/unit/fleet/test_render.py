@@ -448,3 +448,27 @@ def test_the_file_of_a_broker_that_goes_back_is_not_judged_again() -> None:
     kraft = b"process.roles=broker\nnode.id=1\nprincipal.builder.class=com.example.Principals\n"
     rendered = render("broker", a_file(kraft), FileKind.BACK, WANTED, a_file(BROKER))
     assert "Z2K-1050" not in codes(rendered)
+
+
+def test_addresses_of_dynamic_voters_do_not_stand_in_for_the_voters_line() -> None:
+    """kraft.version is 0: a broker of 3.9, 4.0 and 4.4 with that key alone followed, and never registered."""
+    servers = b"controller.quorum.bootstrap.servers=c1:9093\n"
+    without = Wanted(controller_listener="CONTROLLER", metadata_version="3.9")
+    (refused,) = [each for each in migration(BROKER + servers, without).findings if each.code == "Z2K-7032"]
+    assert refused.values["key"] == "controller.quorum.voters"
+    assert migration(BROKER + servers).require().document.value("controller.quorum.voters") == WANTED.voters
+
+
+def test_the_key_of_tokens_gets_the_name_that_later_releases_know_and_keeps_it_on_the_way_back() -> None:
+    """Kafka 3.9 takes both, and the new one first; 4.0 knows nothing of the old one, and tokens would be off."""
+    before = migration(BROKER + b"delegation.token.master.key=${file:/etc/kafka/secrets:token}\n").require()
+    forward = kraft(before.content).require()
+    assert b"delegation.token.secret.key=${file:/etc/kafka/secrets:token}\n" in forward.content
+    assert b"master.key" not in forward.content
+    both = kraft(before.content + b"delegation.token.secret.key=new\n").require()
+    assert both.document.value("delegation.token.secret.key") == "new"
+    assert b"master.key" not in both.content
+    back = render("broker", forward.document, FileKind.BACK, WANTED, before.document).require()
+    assert (
+        "delegation.token.secret.key" in back.document.values or "delegation.token.master.key" in back.document.values
+    )
