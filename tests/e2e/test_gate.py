@@ -41,7 +41,7 @@ class Plant:
     name: str
     says: str
     make: Callable[[ZkSession], list[Operation]]
-    undo: Callable[[ZkSession, dict[str, bytes]], list[Operation]]
+    undo: Callable[[ZkSession, dict[str, bytes | None]], list[Operation]]
 
 
 def created(path: str, data: bytes) -> MakeAndUndo:
@@ -138,19 +138,20 @@ def test_no_blocking_condition_lets_the_takeover_begin(laboratory: Laboratory) -
         controller.wait_dual_write()
 
 
-def plant(session: ZkSession, condition: Plant) -> dict[str, bytes]:
+def plant(session: ZkSession, condition: Plant) -> dict[str, bytes | None]:
     operations = condition.make(session)
     before = {each.path: _data(session, each.path) for each in operations}
     assert session.apply(Multi(tuple(operations))).applied, condition.name
     return before
 
 
-def _data(session: ZkSession, path: str) -> bytes:
+def _data(session: ZkSession, path: str) -> bytes | None:
+    """None of a znode without data: Kafka tells it from one with a text of no bytes."""
     znode = session.get(path)
-    return b"" if znode is None else znode.data or b""
+    return None if znode is None else znode.data
 
 
-def remove(session: ZkSession, condition: Plant, before: dict[str, bytes]) -> None:
+def remove(session: ZkSession, condition: Plant, before: dict[str, bytes | None]) -> None:
     assert session.apply(Multi(tuple(condition.undo(session, before)))).applied, condition.name
 
 

@@ -36,7 +36,7 @@ def wear(cluster: LabCluster) -> None:
     with ZkSession(cluster.zookeeper_connect) as session:
         for path, znode in zip(STATES, session.get_many(STATES), strict=True):
             assert znode is not None
-            writes = [SetData(path, znode.data or b"", each) for each in range(znode.version, EPOCH)]
+            writes = [SetData(path, znode.data, each) for each in range(znode.version, EPOCH)]
             sent = [session.send(Multi(tuple(writes[at : at + 1_000]))) for at in range(0, len(writes), 1_000)]
             assert all(each.outcome().applied for each in sent)
 
@@ -46,7 +46,7 @@ def make_anew(cluster: LabCluster) -> None:
     with ZkSession(cluster.zookeeper_connect) as session:
         for path, znode in zip(STATES, session.get_many(STATES), strict=True):
             assert znode is not None
-            assert session.apply(Multi((Delete(path), Create(path, znode.data or b"")))).applied
+            assert session.apply(Multi((Delete(path), Create(path, znode.data)))).applied
 
 
 def versions(cluster: LabCluster) -> list[int]:
