@@ -111,7 +111,7 @@ def _third_side(brokers: str | None, controller: Path | None, without: str) -> T
         raise AUDIT_CANNOT_READ.error(what="the brokers", reason="--without is about --brokers, which is not given")
     if brokers is None:
         return None
-    from migrator.node.config.properties import read_config
+    from migrator.node.config.properties import PeerKind, read_access
     from migrator.node.tools.third_side import BrokersAsked, third_side
     from migrator.node.transport.client_security import client_security
 
@@ -124,9 +124,9 @@ def _third_side(brokers: str | None, controller: Path | None, without: str) -> T
     def ask(read: Callable[[], LogFacts], two_sides: Sequence[Difference]) -> BrokersSide:
         if controller is None:
             return third_side(BrokersAsked(brokers, without=left_out), read, two_sides)
-        config = read_config(controller)
-        security = client_security(config.security.get(config.inter_broker_listener))
-        return third_side(BrokersAsked(brokers, security, config.inter_broker_listener, left_out), read, two_sides)
+        access = read_access(controller, PeerKind.BROKERS)
+        security = client_security(access.security)
+        return third_side(BrokersAsked(brokers, security, access.listener, left_out), read, two_sides)
 
     return ask
 
@@ -180,13 +180,10 @@ def _print_brokers(side: BrokersSide) -> None:
 
 def controllers_security(controller: Path | None) -> ClientSecurity:
     """How a quorum is spoken to: as the controller of this file does, else without TLS and login."""
-    from migrator.node.config.properties import read_config
+    from migrator.node.config.properties import PeerKind, read_access
     from migrator.node.transport.client_security import PLAINTEXT, client_security
 
-    if controller is None:
-        return PLAINTEXT
-    config = read_config(controller)
-    return client_security(config.security.get(config.controller_listener))
+    return PLAINTEXT if controller is None else client_security(read_access(controller, PeerKind.CONTROLLERS).security)
 
 
 @contextmanager
