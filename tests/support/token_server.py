@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -31,18 +33,24 @@ def encoded(data: bytes) -> str:
 class TokenServer:
     """Serves between `start` and `stop`. lifetime_s: of the next tokens. asked: client and scope of each one given."""
 
-    def __init__(self, clients: Mapping[str, str], lifetime_s: float = 600.0) -> None:
+    def __init__(self, clients: Mapping[str, str], lifetime_s: float = 600.0, tls: Path | None = None) -> None:
+        """tls: key and certificate, as PEM in one file; None for plain HTTP."""
         self.lifetime_s = lifetime_s
         self.asked: list[tuple[str, str]] = []
         self.is_down = False
         self._clients = clients
         self._key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
         self._http = ThreadingHTTPServer((HOST, 0), self._handler())
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self._http.server_address[1]}"
+        return f"{self._scheme}://{HOST}:{self._http.server_address[1]}"
 
     @property
     def token_url(self) -> str:

@@ -16,6 +16,7 @@ import asyncio
 import base64
 import binascii
 import json
+import logging
 import re
 import ssl
 import time
@@ -164,6 +165,7 @@ def _read(file: Path) -> str:
 def _asked(login: OauthLogin) -> str:
     import httpx  # who logs in otherwise does not wait for it
 
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of each request, with the whole URL
     form = {"grant_type": "client_credentials", **({"scope": login.scope} if login.scope else {})}
     by = tuple(map(quote_plus, (login.client_id, login.client_secret))) if login.encoded else None
     user, secret = by or (login.client_id, login.client_secret)

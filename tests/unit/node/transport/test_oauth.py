@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from migrator.findings.finding import FindingError
 from migrator.model.values import SecurityProtocol
 from migrator.node.transport.client_security import client_security
-from migrator.node.transport.oauth import OauthLogin, OauthSide, TokenSource, _context, claims_of, refuse_endpoint
+from migrator.node.transport.oauth import OauthLogin, OauthSide, TokenSource, claims_of, refuse_endpoint
 from migrator.node.transport.sasl import OAUTHBEARER, SaslRefused
 from migrator.node.transport.security import ListenerSecurity, SaslSettings
 from migrator.tls.sources import PemSource
@@ -91,10 +92,27 @@ def test_odd_names_of_clients_are_encoded_where_kafka_is_told_to(server: TokenSe
 
 
 def test_an_endpoint_with_tls_is_verified(tmp_path: Path) -> None:
-    trusted = Authority(tmp_path).trusted
-    of_login = _context(OauthLogin("https://h/t", trusted=PemSource("ssl.truststore.location", trusted)))
-    assert "authority of a test" in str(of_login.get_ca_certs()[0]["subject"])
-    assert of_login.check_hostname
+    authority = Authority(tmp_path)
+    server = TokenServer({CLIENT: SECRET}, tls=authority.sign("tokens").pem)
+    server.start()
+    trusted = PemSource("ssl.truststore.certificates", authority.trusted)
+    try:
+        login = OauthLogin(server.token_url, CLIENT, SECRET, trusted=trusted)
+        assert TokenSource(login).token_now().subject == CLIENT
+        with pytest.raises(OSError, match="cannot be asked: ConnectError"):
+            TokenSource(replace(login, trusted=None)).token_now()
+    finally:
+        server.stop()
+    assert len(server.asked) == 1
+
+
+def test_what_a_library_logs_of_a_request_has_no_address_in_it(
+    server: TokenServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A URL may have a secret in it."""
+    with caplog.at_level("DEBUG"):
+        TokenSource(OauthLogin(f"{server.token_url}?key={SECRET}", CLIENT, SECRET)).token_now()
+    assert SECRET not in caplog.text
 
 
 def test_the_token_of_a_file_is_read_for_each_login(server: TokenServer, tmp_path: Path) -> None:
