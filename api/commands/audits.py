@@ -124,7 +124,7 @@ def _third_side(
         return None
     from migrator.audit.brokers.disks_side import with_disks
     from migrator.audit.compare import BrokersSide
-    from migrator.node.config.properties import read_config
+    from migrator.node.config.properties import PeerKind, read_access
     from migrator.node.tools.third_side import BrokersAsked, third_side
     from migrator.node.transport.client_security import client_security
 
@@ -137,9 +137,8 @@ def _third_side(
     def asked(addresses: str) -> BrokersAsked:
         if controller is None:
             return BrokersAsked(addresses, without=left_out)
-        config = read_config(controller)
-        security = client_security(config.security.get(config.inter_broker_listener))
-        return BrokersAsked(addresses, security, config.inter_broker_listener, left_out)
+        access = read_access(controller, PeerKind.BROKERS)
+        return BrokersAsked(addresses, client_security(access.security), access.listener, left_out)
 
     def ask(sides: ReadSides) -> BrokersSide:
         side = BrokersSide()
@@ -154,7 +153,7 @@ def _third_side(
 def _lag_asked(kraft: str, controller: Path | None, sides: ReadSides) -> LagAsked | None:
     """The quorum is known by its addresses, or by a controller's file; None: a directory alone says nothing of it."""
     from migrator.audit.log_plan import is_directory
-    from migrator.node.config.properties import read_config
+    from migrator.node.config.properties import read_voters
     from migrator.node.tools.log_of_quorum import voters_at
     from migrator.node.tools.quorum_lag import read_up_to
     from migrator.node.tools.third_side import LagAsked
@@ -162,7 +161,7 @@ def _lag_asked(kraft: str, controller: Path | None, sides: ReadSides) -> LagAske
     if not is_directory(kraft):
         voters = voters_at(kraft)
     elif controller is not None:
-        voters = read_config(controller).voters
+        voters = read_voters(controller)
     else:
         return None
     security = controllers_security(controller)
@@ -231,13 +230,10 @@ def _moment(time_ms: int) -> str:
 
 def controllers_security(controller: Path | None) -> ClientSecurity:
     """How a quorum is spoken to: as the controller of this file does, else without TLS and login."""
-    from migrator.node.config.properties import read_config
+    from migrator.node.config.properties import PeerKind, read_access
     from migrator.node.transport.client_security import PLAINTEXT, client_security
 
-    if controller is None:
-        return PLAINTEXT
-    config = read_config(controller)
-    return client_security(config.security.get(config.controller_listener))
+    return PLAINTEXT if controller is None else client_security(read_access(controller, PeerKind.CONTROLLERS).security)
 
 
 @contextmanager

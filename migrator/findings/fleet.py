@@ -352,6 +352,15 @@ EXCHANGE_SHARED = Finding(
     remedy="Give each inventory an `exchange` of its own, and move the steps of the other cluster away.",
 )
 
+CLIENT_LACKS_GSSAPI = Finding(
+    code="Z2K-7061",
+    says="{cluster}: cluster.security wants GSSAPI, and the Kafka client of this service ({version}) has none.",
+    means="Canary traffic uses confluent-kafka. The packages of its makers have no Kerberos, so its gate stays closed. "
+    "Controllers, audits and the observation of log and replicas have a client of their own.",
+    remedy="Let bootstrap_servers and security name a listener with SCRAM, OAUTHBEARER or certificates; or build "
+    "confluent-kafka with Kerberos; or leave canary out.",
+)
+
 COPY_WANTED = Finding(
     code="Z2K-7060",
     says="A copy of {path} of node {node} on {host} is wanted as {copy}: {reason}.",

@@ -107,7 +107,17 @@ SASL_NOT_USABLE = Finding(
     says="{file}: {key} cannot be used: {reason}.",
     means="A listener needs SASL, and this setting of the file cannot be honoured. Nothing was started or changed.",
     remedy="Use PLAIN over TLS, or TLS client certificates, on the controller listener, with the login in the file; "
-    "see the runbook. GSSAPI and OAUTHBEARER need stock controllers.",
+    "see the runbook. GSSAPI and OAUTHBEARER are possible to brokers, and to stock controllers that an audit reads.",
+    cases=("F-16",),
+)
+
+LOGIN_NOT_USABLE = Finding(
+    code="Z2K-3018",
+    says="{file}: the login by {mechanism} cannot be used here: {reason}.",
+    means="The file says by which keytab, ticket cache or token brokers or controllers are logged in to, and this host "
+    "lacks what that needs. Nothing was started or changed.",
+    remedy="Install zk2kraft[kerberos] for GSSAPI. Give this process's user the right to read the keytab, krb5.conf or "
+    "the token's file, and let whoever writes the token renew it before it ends.",
     cases=("F-16",),
 )
 

@@ -158,16 +158,27 @@ class Node(_Strict, frozen=True, kw_only=True):
 
 
 class Security(_Strict, frozen=True, kw_only=True):
-    """How the service reaches brokers. Secrets are references."""
+    """How the service reaches brokers. Secrets are references.
+
+    username, password: with OAUTHBEARER the client id and its secret, where oauth_url is no file.
+    oauth_url: file:///PATH of a token, or http(s)://HOST/PATH of a token server. principal, keytab: for GSSAPI, the own
+    principal, and its key; without a keytab, tickets are taken from the cache of the service's user.
+    kerberos_service: the first part of the brokers' principals.
+    """
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] = ""
     username: Text = ""
     password: Reference = ""
     ca_file: FilePath | None = None
     certificate_file: FilePath | None = None
     key_file: FilePath | None = None
     key_password: Reference = ""
+    oauth_url: Text = ""
+    scope: Text = ""
+    principal: Text = ""
+    keytab: FilePath | None = None
+    kerberos_service: Text = "kafka"
 
 
 class Quorum(_Strict, frozen=True, kw_only=True):
@@ -496,9 +507,24 @@ def _references(inventory: Inventory, name: str) -> Iterator[Occurrence]:
         value = getattr(security, field)
         if value and not is_reference(value):
             yield INVENTORY_HOLDS_SECRET.found(file=name, where=f"cluster.security.{field}")
-    if security.protocol.startswith("SASL") and not (security.sasl_mechanism and security.username):
-        reason = f"{security.protocol} needs sasl_mechanism, username and password"
-        yield INVENTORY_INVALID.found(file=name, where="cluster.security", reason=reason)
+    if security.protocol.startswith("SASL") and (lacks := _what_login_lacks(security)):
+        yield INVENTORY_INVALID.found(file=name, where="cluster.security", reason=f"{security.protocol} needs {lacks}")
+
+
+def _what_login_lacks(security: Security) -> str:
+    """Empty where the login is whole."""
+    match security.sasl_mechanism:
+        case "GSSAPI":
+            return "" if security.principal else "principal for GSSAPI"
+        case "OAUTHBEARER" if not security.oauth_url.startswith(("file:///", "http://", "https://")):
+            return "oauth_url for OAUTHBEARER: file:///PATH or http(s)://HOST/PATH"
+        case "OAUTHBEARER":
+            is_whole = security.oauth_url.startswith("file:") or (security.username and security.password)
+            return "" if is_whole else "username and password for OAUTHBEARER: the client id and its secret"
+        case "":
+            return "sasl_mechanism, username and password"
+        case _:
+            return "" if security.username else "sasl_mechanism, username and password"
 
 
 def _quorum(inventory: Inventory, name: str) -> Iterator[Occurrence]:

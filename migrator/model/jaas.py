@@ -2,10 +2,12 @@
 
 In:   the value of `listener.name.<listener>.<mechanism>.sasl.jaas.config`; a file as Java is given with
       `-Djava.security.auth.login.config`.
-Out:  the module's class name and its options. ValueError says what is wrong, never with a value in it.
-Elsewhere: which module fits which mechanism (node.transport.security), the login for ZooKeeper (zk.login).
+Out:  the module's class name and its options; the `KerberosLogin` that they describe. ValueError says what is wrong,
+      never with a value in it.
+Elsewhere: which module fits which mechanism (node.transport.security), the login for ZooKeeper (zk.login), logging in
+by Kerberos (kerberos.tickets).
 Source: Kafka 3.9 `JaasConfig`: one module, its control flag, options as `key="value"`, a semicolon; Java's
-`javax.security.auth.login.Configuration` for files.
+`javax.security.auth.login.Configuration` for files, and its `Krb5LoginModule`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
 _TOKEN: Final = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s=;"']+))""", re.DOTALL)
@@ -27,6 +30,68 @@ _SIGNS: Final = {"n": "\n", "t": "\t", "r": "\r"}
 class LoginModule:
     name: str
     options: Mapping[str, str] = field(repr=False)
+
+
+NOT_BY_FLAG: Final = {
+    "java.security.krb5.realm": "name a krb5.conf by -Djava.security.krb5.conf",
+    "java.security.krb5.kdc": "name a krb5.conf by -Djava.security.krb5.conf",
+    "sun.security.krb5.principal": "name the principal in the login",
+}
+"""Flags of Java for every Kerberos login that are not honoured, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """A Kerberos principal, by GSSAPI.
+
+    keytab: file with its key; "" where tickets come from a cache that somebody else keeps fresh. Where Java is told of
+    both, it looks into the cache first.
+    ticket_cache: that cache; "" for the one of the environment. configuration: krb5.conf; "" for the host's.
+    service: the first part of the servers' principal.
+    """
+
+    principal: str
+    keytab: str = ""
+    ticket_cache: str = ""
+    configuration: str = ""
+    service: str = "zookeeper"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """ZooKeeper omits host or realm where its settings (`removeHostFromPrincipal` and the like) say so."""
+        name, _, realm = self.principal.partition("@")
+        short = name.partition("/")[0]
+        return frozenset({short, name, self.principal, f"{short}@{realm}" if realm else short})
+
+
+def kerberos_login(
+    options: Mapping[str, str], flags: Mapping[str, str], service: str, not_by_flag: Mapping[str, str] = NOT_BY_FLAG
+) -> KerberosLogin:
+    """What Java would do otherwise than the Kerberos library of the host is refused, not passed over.
+
+    options: of the `Krb5LoginModule`. flags: the `-Dname=value` of the process. Raises ValueError.
+    """
+    for flag, instead in not_by_flag.items():
+        if flag in flags:
+            raise ValueError(f"-D{flag} is not supported; {instead}")
+    if not options.get("principal"):
+        raise ValueError("it has no principal")
+    if any("${" in options.get(key, "") for key in ("principal", "keyTab", "ticketCache")):
+        raise ValueError("a value has ${...} in it, which only Java replaces")
+    by_keytab, by_cache = (options.get(key, "false").lower() == "true" for key in ("useKeyTab", "useTicketCache"))
+    if by_keytab and not options.get("keyTab"):
+        raise ValueError("it has no keyTab")
+    if not by_keytab and not by_cache:
+        raise ValueError(
+            "it has neither useKeyTab=true nor useTicketCache=true, and nobody is here to ask for a password"
+        )
+    return KerberosLogin(
+        options["principal"],
+        re.sub("^file:", "", options["keyTab"], flags=re.IGNORECASE) if by_keytab else "",
+        options.get("ticketCache", "") if not by_keytab else "",
+        flags.get("java.security.krb5.conf", ""),
+        service,
+    )
 
 
 def parse_login_module(text: str) -> LoginModule:

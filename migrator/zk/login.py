@@ -2,8 +2,8 @@
 
 In:   the environment of the process, the text of a JAAS file, paths below the chroot.
 Out:  a `ZkLogin`; whether a znode holds secrets.
-Elsewhere: reading the file and logging in (session.py), by Kerberos (kerberos.py); TLS, which the same flags are about
-(tls_settings.py).
+Elsewhere: reading the file and logging in (session.py), by Kerberos (kerberos.py, model.jaas); TLS, which
+the same flags are about (tls_settings.py).
 Rules: as with Kafka's own processes the login belongs to the process: `KAFKA_OPTS` names the file
 (`-Djava.security.auth.login.config`), and its section `Client`, or `-Dzookeeper.sasl.clientconfig`, the login.
 Source: ZooKeeper 3.8 `DigestLoginModule`, `SaslServerCallbackHandler` (the names of a Kerberos principal),
@@ -12,30 +12,26 @@ Source: ZooKeeper 3.8 `DigestLoginModule`, `SaslServerCallbackHandler` (the name
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
-from migrator.model.jaas import parse_section
+from migrator.model.jaas import KERBEROS, NOT_BY_FLAG, KerberosLogin, kerberos_login, parse_section
 
 OPTIONS: Final = "KAFKA_OPTS"
 DIGEST: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
-KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
 SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """Below these nobody but who made a znode may read it. Full paths: stock compares relative ones here (K-14)."""
 OPEN: Final = "/consumers"
 """Old consumers, each with an identity of its own, write below it."""
 
 _NOT_BY_FLAG: Final = {
-    "java.security.krb5.realm": "name a krb5.conf by -Djava.security.krb5.conf",
-    "java.security.krb5.kdc": "name a krb5.conf by -Djava.security.krb5.conf",
+    **NOT_BY_FLAG,
     "zookeeper.server.principal": "servers are SERVICE/HOST of the connect string",
     "zookeeper.server.realm": "krb5.conf says whose realm a host is in ([domain_realm])",
     "zookeeper.sasl.client.canonicalize.hostname": "krb5.conf says it (dns_canonicalize_hostname)",
-    "sun.security.krb5.principal": "name the principal in the section",
 }
 """Flags of Kerberos logins that are not honoured, and what to do instead."""
 
@@ -51,30 +47,6 @@ class DigestLogin:
     def names(self) -> frozenset[str]:
         """How an access list may name it."""
         return frozenset({self.user})
-
-
-@dataclass(frozen=True, slots=True)
-class KerberosLogin:
-    """A Kerberos principal, by GSSAPI.
-
-    keytab: file with its key; "" where tickets come from a cache that somebody else keeps fresh. Where Java is told of
-    both, it looks into the cache first.
-    ticket_cache: that cache; "" for the one of the environment. configuration: krb5.conf; "" for the host's.
-    service: the first part of the servers' principal.
-    """
-
-    principal: str
-    keytab: str = ""
-    ticket_cache: str = ""
-    configuration: str = ""
-    service: str = "zookeeper"
-
-    @property
-    def names(self) -> frozenset[str]:
-        """ZooKeeper omits host or realm where its `kerberos.removeHostFromPrincipal` and the like say so."""
-        name, _, realm = self.principal.partition("@")
-        short = name.partition("/")[0]
-        return frozenset({short, name, self.principal, f"{short}@{realm}" if realm else short})
 
 
 ZkLogin = DigestLogin | KerberosLogin
@@ -114,7 +86,8 @@ def login_in(place: LoginPlace, text: str) -> ZkLogin:
         if module.name == DIGEST:
             return _digest(module.options)
         if module.name == KERBEROS:
-            return _kerberos(module.options, place.flags)
+            service = place.flags.get("zookeeper.sasl.client.username", "zookeeper")
+            return kerberos_login(module.options, place.flags, service, _NOT_BY_FLAG)
         raise ValueError(f"{module.name} is not supported, {DIGEST} and {KERBEROS} are")
     except ValueError as error:
         raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=f"{place.section}: {error}") from error
@@ -125,31 +98,6 @@ def _digest(options: Mapping[str, str]) -> DigestLogin:
     if missing:
         raise ValueError(f"it has no {missing[0]}")
     return DigestLogin(options["username"], options["password"])
-
-
-def _kerberos(options: Mapping[str, str], flags: Mapping[str, str]) -> KerberosLogin:
-    """What Java would do otherwise than the Kerberos library of the host is refused, not passed over."""
-    for flag, instead in _NOT_BY_FLAG.items():
-        if flag in flags:
-            raise ValueError(f"-D{flag} is not supported; {instead}")
-    if not options.get("principal"):
-        raise ValueError("it has no principal")
-    if any("${" in options.get(key, "") for key in ("principal", "keyTab", "ticketCache")):
-        raise ValueError("a value has ${...} in it, which only Java replaces")
-    by_keytab, by_cache = (options.get(key, "false").lower() == "true" for key in ("useKeyTab", "useTicketCache"))
-    if by_keytab and not options.get("keyTab"):
-        raise ValueError("it has no keyTab")
-    if not by_keytab and not by_cache:
-        raise ValueError(
-            "it has neither useKeyTab=true nor useTicketCache=true, and nobody is here to ask for a password"
-        )
-    return KerberosLogin(
-        options["principal"],
-        re.sub("^file:", "", options["keyTab"], flags=re.IGNORECASE) if by_keytab else "",
-        options.get("ticketCache", "") if not by_keytab else "",
-        flags.get("java.security.krb5.conf", ""),
-        flags.get("zookeeper.sasl.client.username", "zookeeper"),
-    )
 
 
 def is_sensitive(path: str) -> bool:

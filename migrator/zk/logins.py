@@ -1,7 +1,7 @@
 """What becomes of the logins of one session: each that fails is one more lost connection.
 
 In:   kazoo's client. Out: the fault of the latest login, empty after one that was taken; who ZooKeeper takes it for.
-Elsewhere: who logs in (login.py), Kerberos (kerberos.py).
+Elsewhere: who logs in (login.py), Kerberos (kerberos.py, kerberos.tickets).
 kazoo alone takes a server that goes away in the middle of a login for one that refuses it, forgets its session and
 never connects again. ZooKeeper also closes a connection as its way to refuse, so both are tried again, as by brokers.
 Source: kazoo 2.11 `ConnectionHandler._authenticate_with_sasl`; Kafka 3.9 `ZooKeeperClient` (after AuthFailed it begins
@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionDropped
 
 from migrator.findings.finding import words_of
-from migrator.zk.kerberos import Tickets
+from migrator.kerberos.tickets import Tickets
 
 BROKEN_OFF = "ZooKeeper closed the connection at the login: it refuses it, or went away"
 REFUSED = "ZooKeeper refuses the login"

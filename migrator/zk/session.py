@@ -39,11 +39,13 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Pe
 from migrator.findings.finding import words_of
 from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
+from migrator.kerberos.tickets import Tickets
 from migrator.model.connect_string import places_of, plain_form
+from migrator.model.jaas import KerberosLogin
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
-from migrator.zk.kerberos import Tickets, refuse_unusable
-from migrator.zk.login import OPEN, DigestLogin, KerberosLogin, ZkLogin, is_sensitive, login_in, login_place
+from migrator.zk.kerberos import refuse_unusable, sasl_options
+from migrator.zk.login import OPEN, DigestLogin, ZkLogin, is_sensitive, login_in, login_place
 from migrator.zk.logins import Logins, WhoAmI
 from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
@@ -449,7 +451,7 @@ def _sasl_options(login: ZkLogin | None, tickets: Tickets | None) -> dict[str, A
             return {"mechanism": "DIGEST-MD5", "username": user, "password": password}
         case KerberosLogin() if tickets is not None:
             refuse_unusable(login)
-            return tickets.options()
+            return sasl_options(login, tickets)
     return None
 
 

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -21,6 +21,7 @@ from migrator.findings.finding import FindingError, words_of
 from migrator.fleet.inventory import Inventory
 from migrator.model.verdict import Condition
 from state_machine.nodes.kafka_clients import client_settings
+from state_machine.nodes.wire_client import ask_metadata, speaks_gssapi
 from state_machine.policy.conditions import rests_on, why_lacking
 from state_machine.times.stretches import Moment, ObservedTime, gone_on, passed
 
@@ -51,18 +52,38 @@ class ReplicasSeen:
 def read_replicas(inventory: Inventory) -> ReplicasSeen:
     """Blocks. What a broker or a secret does is a problem in words."""
     try:
-        found = AdminClient(client_settings(inventory)).list_topics(timeout=ANSWER_S)
+        brokers, partitions = _by_wire(inventory) if speaks_gssapi(inventory) else _by_librdkafka(inventory)
     except (KafkaException, FindingError, OSError) as error:
         return ReplicasSeen(problem=words_of(error))
-    partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
-    lacking = [each for each in partitions if set(each.isrs) != set(each.replicas)]
+    lacking = [each for each in partitions if set(each.isr) != set(each.replicas)]
     leaders = {each.leader for each in lacking}
     return ReplicasSeen(
-        brokers=tuple(sorted(found.brokers)),
+        brokers=tuple(sorted(brokers)),
         under_replicated=len(lacking),
         under_replicated_leader=leaders.pop() if len(leaders) == 1 and min(leaders) >= 0 else None,
         leaderless=sum(each.leader < 0 for each in partitions),
-        lacking=tuple(sorted({(tuple(sorted(each.replicas)), tuple(sorted(each.isrs))) for each in lacking})),
+        lacking=tuple(sorted({(tuple(sorted(each.replicas)), tuple(sorted(each.isr))) for each in lacking})),
+    )
+
+
+class _Partition(NamedTuple):
+    leader: int
+    replicas: Collection[int]
+    isr: Collection[int]
+
+
+def _by_librdkafka(inventory: Inventory) -> tuple[Collection[int], list[_Partition]]:
+    found = AdminClient(client_settings(inventory)).list_topics(timeout=ANSWER_S)
+    partitions = (each for topic in found.topics.values() for each in topic.partitions.values())
+    return found.brokers.keys(), [_Partition(each.leader, each.replicas, each.isrs) for each in partitions]
+
+
+def _by_wire(inventory: Inventory) -> tuple[Collection[int], list[_Partition]]:
+    found = ask_metadata(inventory)
+    partitions = (each for topic in found.topics for each in topic.partitions)
+    return (
+        [each.node_id for each in found.brokers],
+        [_Partition(each.leader_id, each.replica_nodes, each.isr_nodes) for each in partitions],
     )
 
 

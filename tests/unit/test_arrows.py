@@ -37,17 +37,18 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "control_api": "",
         "tls": "",
         "http": "",
+        "kerberos": "model findings",
         "commands": "",
         "wire": "findings",
         "wire.errors": "",
         "raft": "wire.errors findings",
         "records": "model wire",
         "zk.znodes": "model findings",
-        "zk.session": "zk.znodes model tls findings",
+        "zk.session": "zk.znodes model tls kerberos findings",
         "controller": "model wire records wire.errors findings",
         "driver": "control_api model wire records zk.znodes findings",
         "node": "control_api raft controller driver wire wire.errors zk.znodes zk.session model tls http "
-        "commands findings",
+        "commands kerberos findings",
         "audit": "model wire zk.znodes zk.session findings",
         "fleet": "model wire commands findings",
         "lab": "findings http",
@@ -61,7 +62,7 @@ ZK_SHELLS: Final = frozenset(
     f"migrator.zk.{name}"
     for name in (
         *("session", "pipeline", "kazoo_calls", "backup", "reach", "tls_sockets"),
-        *("logins", "kerberos", "kerberos_login", "files.server_files", "files.session"),
+        *("logins", "kerberos", "files.server_files", "files.session"),
     )
 )
 """The modules of `migrator/zk` that open something or wait; the others are values."""

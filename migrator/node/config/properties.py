@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -60,6 +61,7 @@ from migrator.node.transport.security import (
 )
 from migrator.raft.roles import QuorumSettings
 from migrator.wire.frames import FRAME_BYTES_MAX
+from migrator.zk.login import flags_of
 from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
 from migrator.zk.passwords import EncoderSettings
 from migrator.zk.tls_settings import ZkTls, tls_settings
@@ -179,6 +181,21 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+class PeerKind(StrEnum):
+    """Whom a tool speaks to, by the file of a controller."""
+
+    CONTROLLERS = "controllers"
+    BROKERS = "brokers"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAccess:
+    """listener: on which they are spoken to. security: None for PLAINTEXT."""
+
+    listener: str
+    security: ListenerSecurity | None
+
+
 def controller_settings(config: NodeConfig) -> ControllerFileSettings:
     """The part of it that brokers' settings are compared with."""
     return ControllerFileSettings(
@@ -194,13 +211,33 @@ def controller_settings(config: NodeConfig) -> ControllerFileSettings:
 
 def read_config(path: Path) -> NodeConfig:
     """Read and check a file. Raises Z2K-3017 when it cannot be read, Z2K-3010 or Z2K-3011 naming file and key."""
+    text, foreign = _text_of(path)
+    return parse_config(text, str(path), foreign=foreign)
+
+
+def read_access(path: Path, peer: PeerKind) -> PeerAccess:
+    """Read how the controller of a file speaks to others, for a tool that only asks.
+
+    It may be the file of a stock controller that ours would not run with. Raises as `read_config` does.
+    """
+    text, foreign = _text_of(path)
+    return _parser_of(text, str(path), os.environ, foreign).access(peer)
+
+
+def read_voters(path: Path) -> tuple[VoterAddress, ...]:
+    """Read whom a controller's file names as voters. The file may be one as `read_access` takes it."""
+    text, foreign = _text_of(path)
+    return _parser_of(text, str(path), os.environ, foreign).voters()
+
+
+def _text_of(path: Path) -> tuple[str, str | None]:
+    """The file, and why others than the operator may have written it."""
     try:
         with path.open("rb") as opened:
             foreign = why_foreign(os.fstat(opened.fileno()), str(path))
-            text = opened.read().decode("latin-1")  # as Java reads properties
+            return opened.read().decode("latin-1"), foreign  # as Java reads properties
     except OSError as error:
         raise CONFIG_UNREADABLE.error(file=str(path), reason=error.strerror or words_of(error)) from error
-    return parse_config(text, str(path), foreign=foreign)
 
 
 def parse_config(
@@ -213,13 +250,17 @@ def parse_config(
 
     foreign: why others than the operator may have written the file; it then names no executables.
     """
+    return _parser_of(text, file, environment, foreign).config()
+
+
+def _parser_of(text: str, file: str, environment: Mapping[str, str], foreign: str | None) -> _Parser:
     try:
         written = javaproperties.loads(text)
     except ValueError as error:  # an escape that Java does not read either
         raise CONFIG_UNREADABLE.error(file=file, reason=words_of(error)) from error
     resolved = resolve(file, written, environment, foreign)
     given = {key: value.strip(JAVA_BLANKS) for key, value in resolved.values.items()}
-    return _Parser(file, given, resolved.provided, environment).config()
+    return _Parser(file, given, resolved.provided, environment)
 
 
 class _Parser:
@@ -244,7 +285,7 @@ class _Parser:
         inter_broker, protocol = listening.inter_broker
         metadata_log_dir, log_dirs = self._directories()
         node_id = self._int("node.id", None, at_most=NODE_ID_MAX)
-        voters = self._voters()
+        voters = self.voters()
         if node_id not in [voter.id for voter in voters]:
             self._refuse("controller.quorum.voters", f"it does not name this node ({node_id})")
         migration = self._bool("zookeeper.metadata.migration.enable", False)
@@ -311,6 +352,27 @@ class _Parser:
             provided=self._provided,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
         )
+
+    def access(self, peer: PeerKind) -> PeerAccess:
+        listening = self._listening()
+        if peer is PeerKind.BROKERS:
+            (name, protocol), asks_by = listening.inter_broker, TO_BROKERS
+        else:
+            name, asks_by = listening.names[0], BETWEEN_VOTERS
+            protocol = listening.protocols[name]
+        if protocol is SecurityProtocol.PLAINTEXT:
+            return PeerAccess(name, None)
+        security = read_security(
+            self._file,
+            self._given,
+            name,
+            protocol,
+            accepts=False,
+            asks_by=asks_by,
+            hidden=self._provided,
+            flags=flags_of(self._environment),
+        )
+        return PeerAccess(name, security)
 
     def _quorum_settings(self) -> QuorumSettings:
         """Kafka's keys and defaults. The linger stays ours: one flush at a time gathers what comes meanwhile."""
@@ -465,6 +527,7 @@ class _Parser:
                 asks_by=asks_by.get(name),
                 failure_delay_ms=failure_delay_ms,
                 hidden=self._provided,
+                flags=flags_of(self._environment),
             )
             for name, protocol in protocols.items()
             if protocol is not SecurityProtocol.PLAINTEXT
@@ -519,7 +582,7 @@ class _Parser:
             self._refuse(key, "it names no directory")
         return Path(self._given.get("metadata.log.dir") or log_dirs[0]), log_dirs
 
-    def _voters(self) -> tuple[VoterAddress, ...]:
+    def voters(self) -> tuple[VoterAddress, ...]:
         voters = []
         for entry in self._names("controller.quorum.voters"):
             match = re.fullmatch(r"([0-9]{1,10})@(.+):([0-9]{1,5})", entry)

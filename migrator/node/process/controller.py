@@ -170,6 +170,8 @@ class ControllerProcess:
             )
             raise CONFIG_NOT_HONOURED.error(file=config.file, key="zookeeper.set.acl", value="true", reason=reason)
         self._to_voters = client_security(config.security.get(config.controller_listener) if asks else None)
+        told = config.security.get(config.inter_broker_listener) if config.migration_enabled else None
+        self._to_brokers = client_security(told)
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a reason to stop; returns the exit code."""
@@ -372,7 +374,7 @@ class ControllerProcess:
             ),
             events=EventQueue(),
             hooks=self._hooks,
-            to_brokers=client_security(config.security.get(config.inter_broker_listener)),
+            to_brokers=self._to_brokers,
             now_ms=now_ms,
             wall_ms=wall_ms,
         )

@@ -3,10 +3,11 @@
 In:   for who listens: requests in their order. For who connects: an open connection.
 Out:  for who listens: `ConnectionAuthentication`, the answers until the client is authenticated. Before that, only
       ApiVersions, SaslHandshake and SaslAuthenticate are answered. For who connects: the conversation, done.
-Elsewhere: the mechanisms (sasl.py), TLS below all of it (tls.py), the connection (listener/server.py,
-broker_client.py).
+Elsewhere: the mechanisms (sasl.py, kerberos_side.py, oauth.py), TLS below all of it (tls.py), the connection
+(listener/server.py, broker_client.py).
 Source: Kafka 3.9 `SaslServerAuthenticator`, `SaslClientAuthenticator`. Left out: handshakes of version 0, whose tokens
 have no headers (clients before 1.0), and re-authentication; a session has no end here, and says so (lifetime 0).
+Sessions elsewhere may end (client_security.py).
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from migrator.findings.finding import words_of
+from migrator.findings.quorum import LOGIN_NOT_USABLE
+from migrator.kerberos.tickets import why_unusable
+from migrator.node.transport.kerberos_side import KerberosSide
+from migrator.node.transport.oauth import OauthSide, TokenSource
 from migrator.node.transport.sasl import (
     PLAIN,
-    ClientSide,
+    AtOnce,
     FindCredential,
     PlainClient,
     PlainServer,
@@ -25,6 +31,7 @@ from migrator.node.transport.sasl import (
     ScramClient,
     ScramServer,
     ServerSide,
+    TokenSide,
 )
 from migrator.node.transport.security import SaslSettings
 from migrator.wire.messages.handshake import (
@@ -95,17 +102,33 @@ class ConnectionAuthentication:
             return AuthenticationStep(answer, f"{self._mechanism}: {refused}")
 
 
-def client_side(sasl: SaslSettings) -> Callable[[], ClientSide]:
-    """How this node shows who it is, begun anew for each connection."""
+BeginLogin = Callable[[str], TokenSide]
+"""By the host that is connected to."""
+
+
+def client_side(file: str, sasl: SaslSettings) -> BeginLogin:
+    """How this node shows who it is, begun anew for each connection. Raises Z2K-3018, file naming what was read."""
     mechanism = sasl.mechanism
     assert mechanism is not None, "this node was not meant to connect to that listener"
+    if (kerberos := sasl.kerberos) is not None:
+        if (trouble := why_unusable(kerberos)) is not None:
+            raise LOGIN_NOT_USABLE.error(file=file, mechanism=mechanism, reason=f"{trouble[0]}: {trouble[1]}")
+        return lambda host: KerberosSide(kerberos, host)
+    if sasl.oauth is not None:
+        source = TokenSource(sasl.oauth)
+        if sasl.oauth.file is not None:
+            try:
+                source.token_now()
+            except OSError as error:
+                raise LOGIN_NOT_USABLE.error(file=file, mechanism=mechanism, reason=words_of(error)) from None
+        return lambda _: OauthSide(source)
     login = sasl.logins[mechanism]
     assert login.user is not None, f"no user for {mechanism}"
     assert login.password is not None, f"no password for {mechanism}"
     user, password = login.user, login.password
     if mechanism == PLAIN:
-        return lambda: PlainClient(user, password)
-    return lambda: ScramClient(mechanism, user, password, new_nonce())
+        return lambda _: AtOnce(PlainClient(user, password))
+    return lambda _: AtOnce(ScramClient(mechanism, user, password, new_nonce()))
 
 
 def new_nonce() -> str:

@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import Final
 
 from migrator.findings.finding import FindingError
@@ -65,6 +66,7 @@ class BrokerConnection:
         self._correlations = itertools.count(1)
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._ends_at: float | None = None
 
     async def ask(
         self, request: Message, version: int, response: type[SomeMessage], timeout_s: float = ANSWER_TIMEOUT_S
@@ -108,9 +110,12 @@ class BrokerConnection:
         await self._connected()
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._ends_at is not None and monotonic() >= self._ends_at:
+            self.close()  # the server would close it at the next request, and that one would be lost
         if self._reader is None or self._writer is None:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                self._reader, self._writer = await self._security.open(self._host, self._port, self._client_id)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S + self._security.waits_s):
+                opened = await self._security.open(self._host, self._port, self._client_id)
+            self._reader, self._writer, self._ends_at = opened
         return self._reader, self._writer
 
     @property
@@ -120,4 +125,4 @@ class BrokerConnection:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
-        self._reader = self._writer = None
+        self._reader = self._writer = self._ends_at = None

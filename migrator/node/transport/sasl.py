@@ -3,7 +3,8 @@
 In:   tokens; for SCRAM a nonce of this side. Passwords and credentials come from whoever makes the conversation.
 Out:  tokens; `SaslRefused` when the other side is not who it says. Its text is for the peer and for logs: it holds no
       secret, and never says whether a user exists.
-Elsewhere: the requests that carry tokens (authentication.py, broker_client.py), where logins come from (security.py).
+Elsewhere: the requests that carry tokens (authentication.py, broker_client.py), where logins come from (security.py);
+GSSAPI and OAUTHBEARER, which are spoken as a client only (kerberos_side.py, oauth.py).
 Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM); Kafka 3.9 `PlainSaslServer`, `ScramSaslServer`,
 `ScramSaslClient`: no channel binding, at least 4096 iterations, no extensions (delegation tokens).
 """
@@ -22,6 +23,11 @@ PLAIN: Final = "PLAIN"
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SCRAM_NUMBERS: Final = {"SCRAM-SHA-256": ScramMechanism.SHA_256, "SCRAM-SHA-512": ScramMechanism.SHA_512}
 MECHANISMS: Final = (PLAIN, *SCRAM_HASHES)
+"""What others may authenticate with here."""
+GSSAPI: Final = "GSSAPI"
+OAUTHBEARER: Final = "OAUTHBEARER"
+CLIENT_MECHANISMS: Final = (*MECHANISMS, GSSAPI, OAUTHBEARER)
+"""What this process may authenticate with elsewhere."""
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 1_000_000
@@ -53,6 +59,35 @@ class ClientSide(Protocol):
     def first(self) -> bytes: ...
 
     def answer(self, token: bytes) -> bytes | None: ...
+
+
+class TokenSide(Protocol):
+    """A client's side whose tokens may have to be waited for. `end` is called once, whatever came of it.
+
+    `answer` gives None when nothing is left to be said. Raises SaslRefused, or OSError where a token cannot be had.
+    """
+
+    async def first(self) -> bytes: ...
+
+    async def answer(self, token: bytes) -> bytes | None: ...
+
+    async def end(self) -> None: ...
+
+
+class AtOnce:
+    """A client's side that waits for nobody, as a `TokenSide`."""
+
+    def __init__(self, side: ClientSide) -> None:
+        self._side = side
+
+    async def first(self) -> bytes:
+        return self._side.first()
+
+    async def answer(self, token: bytes) -> bytes | None:
+        return self._side.answer(token)
+
+    async def end(self) -> None:
+        return None
 
 
 # --- PLAIN ------------------------------------------------------------------------------------------------

@@ -84,6 +84,31 @@ def test_a_secret_in_the_inventory_is_refused_and_not_repeated(change: dict[str,
     assert "hunter2" not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("login", "lacks"),
+    [
+        ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism, username and password"),
+        ({"sasl_mechanism": "GSSAPI"}, "principal for GSSAPI"),
+        ({"sasl_mechanism": "OAUTHBEARER"}, "oauth_url for OAUTHBEARER"),
+        ({"sasl_mechanism": "OAUTHBEARER", "oauth_url": "file:token"}, "oauth_url for OAUTHBEARER"),
+        ({"sasl_mechanism": "OAUTHBEARER", "oauth_url": "https://h/t", "username": "u"}, "the client id"),
+        ({"sasl_mechanism": "GSSAPI", "principal": "p@R"}, None),
+        ({"sasl_mechanism": "OAUTHBEARER", "oauth_url": "file:///run/token"}, None),
+        ({"sasl_mechanism": "OAUTHBEARER", "oauth_url": "https://h/t", "username": "u", "password": "systemd:p"}, None),
+    ],
+)
+def test_a_login_that_is_not_whole_is_named(login: dict[str, str], lacks: str | None) -> None:
+    document = an_inventory()
+    document["cluster"]["security"] = {"protocol": "SASL_SSL", **login}
+    found = [
+        (each.code, str(each.values["reason"]))
+        for each in check_inventory(read(document), "prod.yaml", NOW)
+        if each.values.get("where") == "cluster.security"
+    ]
+    assert [code for code, _ in found] == ([] if lacks is None else ["Z2K-7002"])
+    assert all(lacks is not None and lacks in reason for _, reason in found)
+
+
 def test_a_secret_in_the_settings_of_an_actuator_is_refused() -> None:
     document = {**an_inventory(), "actuator": {"kind": "exec", "template": "t.yaml", "settings": {"password": "x"}}}
     assert refused(dump_yaml(document).encode()).code == "Z2K-7007"

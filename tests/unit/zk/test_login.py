@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.finding import FindingError
-from migrator.zk import kerberos
-from migrator.zk.kerberos import TicketError, Tickets, environment_for
-from migrator.zk.login import DigestLogin, KerberosLogin, LoginPlace, is_sensitive, login_in, login_place
+from migrator.kerberos import tickets as kerberos
+from migrator.kerberos.tickets import TicketError, Tickets, environment_for
+from migrator.model.jaas import KerberosLogin
+from migrator.zk.login import DigestLogin, LoginPlace, is_sensitive, login_in, login_place
 from migrator.zk.session import ZkSession, process_login
 
 FLAG = "-Djava.security.auth.login.config="
@@ -161,7 +162,7 @@ def test_an_access_list_may_name_a_principal_with_or_without_host_and_realm() ->
 def test_without_the_package_the_login_is_refused_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.zk.kerberos.find_spec", lambda _: None)
+    monkeypatch.setattr("migrator.kerberos.tickets.find_spec", lambda _: None)
     jaas = tmp_path / "jaas.conf"
     jaas.write_text(f'Client {{ {KERBEROS} required useTicketCache=true principal="{PRINCIPAL}"; }};')
     monkeypatch.setenv("KAFKA_OPTS", f"{FLAG}{jaas}")
@@ -171,7 +172,7 @@ def test_without_the_package_the_login_is_refused_with_what_to_install(
 
 
 def test_a_keytab_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.zk.kerberos.find_spec", lambda _: "found")
+    monkeypatch.setattr("migrator.kerberos.tickets.find_spec", lambda _: "found")
     jaas = tmp_path / "jaas.conf"
     words = f'useKeyTab=true keyTab="{tmp_path}/nowhere" principal="{PRINCIPAL}"'
     jaas.write_text(f"Client {{ {KERBEROS} required {words}; }};")

@@ -31,8 +31,9 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_digest_acl
 
 from migrator.findings.finding import FindingError
+from migrator.model.jaas import KerberosLogin
 from migrator.zk.bulk_read import ChildrenMany, GetMany, ReadRefusal, Znode
-from migrator.zk.login import DigestLogin, KerberosLogin
+from migrator.zk.login import DigestLogin
 from migrator.zk.logins import BROKEN_OFF, WhoAmI
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Create, Delete, Multi, MultiOutcome, SetData, describe
 from migrator.zk.pipeline import READS_PER_REQUEST, ReadLimits, ReadPipeline

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -20,6 +21,7 @@ from migrator.node.listener.controller_apis import ControllerApis
 from migrator.node.listener.server import ControllerServer
 from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.node.transport import broker_client
+from migrator.node.transport.authentication import AuthenticationStep, ConnectionAuthentication
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import ClientSecurity, client_security
 from migrator.node.transport.security import (
@@ -33,7 +35,7 @@ from migrator.node.transport.tls import check_stores
 from migrator.tls.sources import PemSource, StoreSource
 from migrator.wire.frames import encode_request
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
-from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
+from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse, SaslAuthenticateRequest
 from migrator.wire.messages.partitions import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -134,6 +136,34 @@ def test_who_knows_the_password_gets_in_over_tls(authority: Authority, node: Sig
         async with serving(security) as port:
             assert await describe(port, client_security(security)) == "c"
             assert await describe(port, client_security(security), "localhost") == "c"
+
+    assert run(test) == []
+
+
+def test_a_session_that_the_server_ends_is_opened_anew_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that meets its end would be lost: the server closes the connection."""
+    security = a_listener(None, a_sasl())
+    authenticate = ConnectionAuthentication.authenticate
+    opened: list[int] = []
+
+    def with_an_end(self: ConnectionAuthentication, request: SaslAuthenticateRequest) -> AuthenticationStep:
+        opened.append(1)
+        step = authenticate(self, request)
+        return replace(step, answer=msgspec.structs.replace(step.answer, session_lifetime_ms=10_000))
+
+    monkeypatch.setattr(ConnectionAuthentication, "authenticate", with_an_end)
+    now_s = [100.0]
+    for module in ("client_security", "broker_client"):
+        monkeypatch.setattr(f"migrator.node.transport.{module}.monotonic", lambda: now_s[0])
+
+    async def test() -> None:
+        async with serving(security) as port:
+            connection = BrokerConnection("127.0.0.1", port, "a test", client_security(security))
+            for at_s, connections in ((100.0, 1), (108.4, 1), (108.6, 2), (117.0, 2), (117.2, 3)):
+                now_s[0] = at_s
+                await connection.ask(DescribeClusterRequest(endpoint_type=2), 1, DescribeClusterResponse, TIMEOUT_S)
+                assert len(opened) == connections, at_s
+            connection.close()
 
     assert run(test) == []
 

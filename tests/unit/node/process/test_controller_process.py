@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from migrator.control_api.states import State
+from migrator.findings.finding import FindingError
 from migrator.node.config.formatting import format_node
 from migrator.node.config.properties import NodeConfig, read_config
 from migrator.node.process import controller
@@ -53,6 +54,24 @@ async def run(process: ControllerProcess, until: Callable[[Any], bool]) -> tuple
     assert not running.done(), running.result()
     process._end(0)
     return process._running, await running
+
+
+def test_a_login_to_brokers_that_cannot_be_used_ends_the_start_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.kerberos.tickets.find_spec", lambda _: "found")
+    module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true"
+    inside = (
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,INSIDE:SASL_PLAINTEXT\ninter.broker.listener.name=INSIDE\n"
+        "sasl.kerberos.service.name=kafka\n"
+        f'listener.name.inside.gssapi.sasl.jaas.config={module} keyTab="{tmp_path}/nowhere" principal="zk2kraft@R";\n'
+    )
+    config = a_config(tmp_path, MIGRATES + inside)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(FindingError) as raised:
+        ControllerProcess(config)
+    assert raised.value.code == "Z2K-3018"
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_process_without_the_migration_leads_and_ends(tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.finding import FindingError
+from migrator.model.jaas import KerberosLogin
 from migrator.model.values import SecurityProtocol
-from migrator.node.config.properties import NodeConfig, parse_config
+from migrator.node.config.properties import NodeConfig, PeerKind, parse_config, read_access, read_config
+from migrator.node.transport.client_security import client_security
+from migrator.node.transport.oauth import OauthLogin
 from migrator.node.transport.security import ClientAuth, ListenerSecurity
 from migrator.tls.sources import PemSource, StoreSource
 
@@ -194,6 +197,150 @@ def test_sasl_that_cannot_be_honoured_stops_the_start(changes: dict[str, str | N
     code, found, words = refused(**changes)
     assert (code, found) == ("Z2K-3022", key)
     assert reason in words
+
+
+TO_BROKERS: dict[str, str | None] = {
+    "zookeeper__metadata__migration__enable": "true",
+    "zookeeper__connect": "z:1",
+    "inter__broker__listener__name": "INSIDE",
+}
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"
+KEYTAB = 'useKeyTab=true storeKey=true keyTab="/k.keytab" principal="kafka/h@REALM"'
+BY_KERBEROS: dict[str, str | None] = {
+    **TO_BROKERS,
+    "sasl__mechanism__inter__broker__protocol": "GSSAPI",
+    "listener__name__inside__sasl__enabled__mechanisms": "GSSAPI",
+    "listener__name__inside__gssapi__sasl__jaas__config": f"{KERBEROS} {KEYTAB};",
+    "sasl__kerberos__service__name": "kafka",
+}
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+OAUTH_LOGIN = "listener__name__inside__oauthbearer__sasl__jaas__config"
+HANDLER = "listener__name__inside__oauthbearer__sasl__login__callback__handler__class"
+ENDPOINT = "listener__name__inside__sasl__oauthbearer__token__endpoint__url"
+CLIENT = 'clientId="c" clientSecret="s3cret" scope="kafka" extension_traceId="0ther"'
+BY_OAUTH: dict[str, str | None] = {
+    **TO_BROKERS,
+    "sasl__mechanism__inter__broker__protocol": "OAUTHBEARER",
+    "listener__name__inside__sasl__enabled__mechanisms": "OAUTHBEARER",
+    OAUTH_LOGIN: f"{OAUTH}.OAuthBearerLoginModule required {CLIENT};",
+    HANDLER: f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+    "listener__name__inside__oauthbearer__sasl__server__callback__handler__class": "of.the.Brokers",
+    ENDPOINT: "https://s3cret/token",
+}
+
+
+def test_brokers_are_told_things_by_kerberos() -> None:
+    found = a_config(**BY_KERBEROS).security["INSIDE"].sasl
+    assert found is not None
+    assert (found.enabled, found.mechanism, found.oauth) == ((), "GSSAPI", None)
+    assert found.kerberos == KerberosLogin("kafka/h@REALM", "/k.keytab", service="kafka")
+    of_login = {
+        **BY_KERBEROS,
+        "sasl__kerberos__service__name": None,
+        "listener__name__inside__gssapi__sasl__jaas__config": f'{KERBEROS} {KEYTAB} serviceName="k";',
+    }
+    again = a_config(**of_login).security["INSIDE"].sasl
+    assert again is not None
+    assert again.kerberos is not None
+    assert again.kerberos.service == "k"
+
+
+def test_brokers_are_told_things_by_tokens() -> None:
+    found = a_config(**BY_OAUTH).security["INSIDE"].sasl
+    assert found is not None
+    assert found.oauth == OauthLogin("https://s3cret/token", "c", "s3cret", "kafka", {"traceId": "0ther"})
+    of_file = {**BY_OAUTH, ENDPOINT: "file:///run/token", OAUTH_LOGIN: f"{OAUTH}.OAuthBearerLoginModule required ;"}
+    by_file = a_config(**of_file).security["INSIDE"].sasl
+    assert by_file is not None
+    assert by_file.oauth is not None
+    assert by_file.oauth.file == Path("/run/token")
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason"),
+    [
+        ({"sasl__kerberos__service__name": None}, "sasl.kerberos.service.name", "it is missing"),
+        ({"listener__name__inside__gssapi__sasl__jaas__config": f'{KERBEROS} {KEYTAB} serviceName="k";'},
+         "sasl.kerberos.service.name", "another one than serviceName"),
+        ({"listener__name__inside__gssapi__sasl__jaas__config": f'{KERBEROS} principal="p";'},
+         "listener.name.inside.gssapi.sasl.jaas.config", "neither useKeyTab=true"),
+        ({"listener__name__inside__gssapi__sasl__jaas__config": None},
+         "listener.name.inside.gssapi.sasl.jaas.config", "JAAS file"),
+        ({"listener__name__inside__gssapi__sasl__login__class": "x.Y"},
+         "listener.name.inside.gssapi.sasl.login.class", "JVM"),
+    ],
+)  # fmt: skip
+def test_kerberos_that_cannot_be_honoured_stops_the_start(
+    changes: dict[str, str | None], key: str, reason: str
+) -> None:
+    code, found, words = refused(**{**BY_KERBEROS, **changes})
+    assert (code, found) == ("Z2K-3022", key)
+    assert reason in words
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason"),
+    [
+        ({HANDLER: None}, HANDLER.replace("__", "."), "tokens that nobody signed"),
+        ({HANDLER: "x.Y"}, HANDLER.replace("__", "."), "JVM"),
+        ({ENDPOINT: None}, "sasl.oauthbearer.token.endpoint.url", "begins with none of file:, http:, https:"),
+        ({ENDPOINT: "s3cret"}, ENDPOINT.replace("__", "."), "begins with none of"),
+        ({OAUTH_LOGIN: f"{OAUTH}.OAuthBearerLoginModule required ;"}, OAUTH_LOGIN.replace("__", "."),
+         "clientId and clientSecret are missing"),
+        ({OAUTH_LOGIN: f"{OAUTH}.OAuthBearerLoginModule required {CLIENT} extension_auth=x;"},
+         OAUTH_LOGIN.replace("__", "."), "called auth"),
+        ({OAUTH_LOGIN: f"{OAUTH}.OAuthBearerLoginModule required {CLIENT} ssl.protocol=x;"},
+         OAUTH_LOGIN.replace("__", "."), "only ssl.truststore."),
+    ],
+)  # fmt: skip
+def test_tokens_that_cannot_be_honoured_stop_the_start(changes: dict[str, str | None], key: str, reason: str) -> None:
+    code, found, words = refused(**{**BY_OAUTH, **changes})
+    assert (code, found) == ("Z2K-3022", key)
+    assert reason in words
+
+
+def test_a_tool_reads_how_stock_controllers_are_spoken_to_where_ours_would_not_run(tmp_path: Path) -> None:
+    """Their listener takes GSSAPI, one voter is enough, and a policy class of Java is no business of an audit."""
+    file = tmp_path / "c.properties"
+    keys: dict[str, str | None] = {
+        **BASE,
+        "controller.quorum.voters": "3000@h:9093",
+        "create.topic.policy.class.name": "of.the.Estate",
+        "sasl.mechanism.controller.protocol": "GSSAPI",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "listener.name.controller.gssapi.sasl.jaas.config": f"{KERBEROS} {KEYTAB};",
+        "listener.name.inside.plain.sasl.jaas.config": LOGIN,
+        "inter.broker.listener.name": "INSIDE",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.inside.sasl.enabled.mechanisms": "PLAIN",
+    }
+    file.write_text("\n".join(f"{key}={value}" for key, value in keys.items()))
+    file.chmod(0o600)
+    controllers, brokers = (read_access(file, peer) for peer in (PeerKind.CONTROLLERS, PeerKind.BROKERS))
+    assert (controllers.listener, brokers.listener) == ("CONTROLLER", "INSIDE")
+    assert controllers.security is not None
+    assert brokers.security is not None
+    assert controllers.security.sasl is not None
+    assert brokers.security.sasl is not None
+    assert (controllers.security.sasl.mechanism, brokers.security.sasl.mechanism) == ("GSSAPI", "PLAIN")
+    with pytest.raises(FindingError) as raised:
+        read_config(file)
+    assert raised.value.code == "Z2K-3010"
+
+
+def test_a_keytab_that_cannot_be_read_ends_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.kerberos.tickets.find_spec", lambda _: "found")
+    login = f'{KERBEROS} useKeyTab=true keyTab="{tmp_path}/nowhere" principal="p";'
+    changes = {**BY_KERBEROS, "listener__name__inside__gssapi__sasl__jaas__config": login}
+    changes["listener__security__protocol__map"] = "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT,INSIDE:SASL_PLAINTEXT"
+    security = a_config(**changes).security
+    with pytest.raises(FindingError, match="nowhere: No such file") as raised:
+        client_security(security["INSIDE"])
+    assert raised.value.code == "Z2K-3018"
+    monkeypatch.setattr("migrator.kerberos.tickets.find_spec", lambda _: None)
+    with pytest.raises(FindingError, match=r"zk2kraft\[kerberos\]"):
+        client_security(security["INSIDE"])
 
 
 def test_no_secret_is_in_the_text_of_a_configuration() -> None:

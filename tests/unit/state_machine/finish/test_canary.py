@@ -6,14 +6,17 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from migrator.fleet.inventory import Canary, parse_inventory
+from migrator.findings.finding import FindingError
+from migrator.fleet.inventory import Canary, Inventory, parse_inventory
 from migrator.model.verdict import Condition
+from migrator.node.transport.oauth import claims_of
 from state_machine.facts.accepted import WaiverFact
 from state_machine.finish.canary import CanaryTraffic, assignments
 from state_machine.finish.canary_budget import WINDOW_S, CanaryBudget
@@ -24,6 +27,7 @@ from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
 from state_machine.rolling.table import cluster_ready
 from state_machine.work.acts_after_dual_write import ActsAfterDualWrite, _Work
+from tests.support.token_server import TokenServer
 from tests.unit.state_machine.nodes.test_road_parts import INVENTORY
 from tests.unit.state_machine.policy.test_road_gates import a_canary, evidence
 
@@ -171,6 +175,36 @@ def test_partition_n_is_led_by_the_nth_broker_and_secrets_come_from_their_refere
     inventory = parse_inventory(INVENTORY.replace("quorum", login, 1).encode(), "x")
     found = client_settings(inventory)
     assert (found["sasl.password"], found["security.protocol"]) == ("hunter2", "SASL_SSL")
+
+
+def logging_in(words: str) -> Inventory:
+    return parse_inventory(INVENTORY.replace("quorum", f"security: {{{words}}}, quorum", 1).encode(), "x")
+
+
+def test_a_client_without_gssapi_is_named() -> None:
+    """The wheels of confluent-kafka have none."""
+    kerberos = "protocol: SASL_PLAINTEXT, sasl_mechanism: GSSAPI, principal: zk2kraft@REALM, keytab: /k"
+    with pytest.raises(FindingError) as raised:
+        client_settings(logging_in(kerberos))
+    assert raised.value.code == "Z2K-7061"
+
+
+def test_tokens_are_fetched_by_librdkafkas_own_call(tmp_path: Path) -> None:
+    server = TokenServer({"canary": "hunter2"})
+    server.start()
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    secret.chmod(0o600)
+    words = f'protocol: SASL_SSL, sasl_mechanism: OAUTHBEARER, oauth_url: "{server.token_url}", username: canary'
+    inventory = logging_in(f'{words}, password: "file:{secret}", scope: of-kafka')
+    try:
+        first, again = (client_settings(inventory)["oauth_cb"]("") for _ in range(2))
+    finally:
+        server.stop()
+    assert first == again
+    assert claims_of(first[0])["exp"] == first[1]
+    assert server.asked == [("canary", "of-kafka")], "clients come and go, and share a token"
+    assert "hunter2" not in str(client_settings(inventory))
 
 
 def test_replicas_of_the_canary_topic_are_in_as_many_racks_as_there_are() -> None:

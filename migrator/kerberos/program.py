@@ -1,10 +1,10 @@
-"""One Kerberos login to ZooKeeper, by a process of its own: `kerberos_login.py SERVICE HOST PRINCIPAL`.
+"""One Kerberos login, by a process of its own: `program.py SERVICE HOST PRINCIPAL`.
 
 In:   lines on standard input: what the server says, in base64. The environment names keytab or cache, and krb5.conf.
 Out:  lines on standard output: `token BASE64` to be sent, `done BASE64` for the last one, `fault TEXT` instead.
-Elsewhere: who starts it, and how long it may take (kerberos.py).
+Elsewhere: who starts it, and how long it may take (tickets.py).
 A process, because MIT's library waits for a silent key server up to a minute, with Python's interpreter locked.
-Source: RFC 4752 (the last two messages, without a security layer, as ZooKeeper wants it).
+Source: RFC 4752 (the last two messages, without a security layer, as ZooKeeper and Kafka want it).
 """
 
 import base64
@@ -36,7 +36,7 @@ def log_in(listen: Callable[[], str], service: str, host: str, principal: str) -
 def _last_words(kerberos: Any, context: Any) -> str:
     offer = base64.b64decode(kerberos.authGSSClientResponse(context) or "")
     if len(offer) != 4 or not offer[0] & NO_SECURITY_LAYER:
-        raise ValueError("ZooKeeper wants a security layer at its logins, which it never does")
+        raise ValueError("the server wants a security layer at its logins, which ZooKeeper and Kafka never do")
     user = str(kerberos.authGSSClientUserName(context))
     choice = struct.pack(">I", NO_SECURITY_LAYER << 24) + user.encode()
     kerberos.authGSSClientWrap(context, base64.b64encode(choice).decode("ascii"))
