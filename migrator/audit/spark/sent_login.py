@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from migrator.audit.spark.shipped import SentFile
 from migrator.findings.audit import LOGIN_STAYS_HERE
-from migrator.zk.login import DigestLogin, KerberosLogin
+from migrator.model.jaas import KerberosLogin
+from migrator.zk.login import DigestLogin
 from migrator.zk.session import ZkSession, process_login, process_tls
 from migrator.zk.tls_settings import ZkStore, ZkTls
 from migrator.zk.tls_sockets import content_of

@@ -12,7 +12,8 @@ from migrator.audit.spark.sent_login import SentLogin, login_to_send
 from migrator.findings.audit import LOGIN_STAYS_HERE
 from migrator.findings.finding import FindingError
 from migrator.findings.preflight import ZOOKEEPER_TLS_UNUSABLE
-from migrator.zk.login import DIGEST, KERBEROS, DigestLogin
+from migrator.model.jaas import KERBEROS
+from migrator.zk.login import DIGEST, DigestLogin
 from tests.support.certificates import Authority
 
 MASTER = "spark://cluster:7077"
