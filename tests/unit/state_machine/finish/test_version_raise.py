@@ -87,7 +87,7 @@ def world(tmp_path: Path) -> Completed:
 def test_metadata_version_is_raised_once_every_node_is_new_and_another_person_agreed(world: Completed) -> None:
     async def story() -> None:
         await world.to_completed()
-        assert "every node supports 25" in world.waiting
+        assert "every node supports 4.0-IV3 (25)" in world.waiting
         unapproved = await world.raise_version()
         assert unapproved.state == "refused"
         assert "another person approved the raise of metadata.version" in unapproved.answer
@@ -102,7 +102,7 @@ def test_metadata_version_is_raised_once_every_node_is_new_and_another_person_ag
     assert world.log.raised == [25]
     event = world.events[-1]
     assert (event.from_phase, event.to_phase, event.who) == ("COMPLETED", "COMPLETED", "Ada")
-    assert "raised metadata.version from 3.9-IV0 (21) to 25" in event.reason
+    assert "raised metadata.version from 3.9-IV0 (21) to 4.0-IV3 (25)" in event.reason
     assert all(each["status"] == "True" for each in event.verdict["conditions"])
     assert "raised metadata.version" in world.waiting
 
