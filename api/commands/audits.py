@@ -19,6 +19,7 @@ from migrator.model.printable import printable
 
 if TYPE_CHECKING:
     from migrator.audit.brokers.both_sides import ReadSides
+    from migrator.audit.brokers.lagging import ReadUpTo
     from migrator.audit.compare import AskedBroker, BrokersSide, Difference
     from migrator.audit.history.hadoop_path import KeptPath
     from migrator.audit.run import ThirdSide
@@ -158,14 +159,14 @@ def _lag_asked(kraft: str, controller: Path | None, sides: ReadSides) -> LagAske
     from migrator.node.tools.quorum_lag import read_up_to
     from migrator.node.tools.third_side import LagAsked
 
-    if not is_directory(kraft):
-        voters = voters_at(kraft)
-    elif controller is not None:
-        voters = read_voters(controller)
-    else:
+    if controller is None and is_directory(kraft):
         return None
-    security = controllers_security(controller)
-    return LagAsked(lambda: read_up_to(voters, security), sides.behind)
+
+    def read() -> dict[int, ReadUpTo]:
+        voters = voters_at(kraft) if controller is None or not is_directory(kraft) else read_voters(controller)
+        return read_up_to(voters, sides.cluster_id, controllers_security(controller))
+
+    return LagAsked(read, sides.behind)
 
 
 def _print_files(read: FilesRead) -> None:

@@ -208,6 +208,8 @@ class LoopTicket:
                     raise TicketError(f"its process ended with exit code {await process.wait()}")
         except TimeoutError:
             raise TicketError(_late(within_s)) from None
+        except ValueError:  # as a stream tells it
+            raise TicketError(f"a ticket has more than {LINE_BYTES_MAX} bytes") from None
         return _heard(line)
 
     async def end(self) -> None:

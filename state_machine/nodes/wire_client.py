@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from migrator.findings.finding import words_of
 from migrator.fleet.inventory import Inventory, Security
 from migrator.fleet.secrets import resolve
 from migrator.model.jaas import KerberosLogin
@@ -28,6 +31,7 @@ from migrator.zk.login import flags_of
 CLIENT_ID: Final = "zk2kraft-service"
 METADATA: Final = 12
 ANSWER_S: Final = 5.0
+NEXT_S: Final = 2.0
 
 
 def speaks_gssapi(inventory: Inventory) -> bool:
@@ -64,14 +68,32 @@ def _tls(security: Security) -> TlsSettings:
 
 def ask_metadata(inventory: Inventory) -> MetadataResponse:
     """What the first broker that answers says of all topics. Blocks. Raises OSError when none does, and findings."""
-    security, reasons = wire_security(inventory), []
-    for address in inventory.cluster.bootstrap_servers.split(","):
-        host, _, port = address.strip().rpartition(":")
-        try:
-            return asyncio.run(_ask(host.strip("[]"), int(port), security))
-        except (OSError, TimeoutError) as error:
-            reasons.append(f"{address}: {error or type(error).__name__}")
-    raise OSError("no broker answers: " + "; ".join(reasons))
+    security = wire_security(inventory)
+    return asyncio.run(_first(inventory.cluster.bootstrap_servers.split(","), security))
+
+
+async def _first(addresses: Sequence[str], security: ClientSecurity) -> MetadataResponse:
+    """The next one is asked as soon as those before it failed, or let it wait: one dead host costs `NEXT_S`."""
+    reasons, left = [], deque(addresses)
+    asked: dict[asyncio.Task[MetadataResponse], str] = {}
+    try:
+        while left or asked:
+            if left:
+                address = left.popleft().strip()
+                host, _, port = address.rpartition(":")
+                asked[asyncio.create_task(_ask(host.strip("[]"), int(port), security))] = address
+            done, _ = await asyncio.wait(asked, timeout=NEXT_S, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                address = asked.pop(task)
+                try:
+                    return task.result()
+                except (OSError, TimeoutError) as error:
+                    reasons.append(f"{address}: {words_of(error) or type(error).__name__}")
+        raise OSError("no broker answers: " + "; ".join(reasons))
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
 
 
 async def _ask(host: str, port: int, security: ClientSecurity) -> MetadataResponse:

@@ -386,11 +386,17 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     assert assert_snapshots_match(laboratory, log, end, later_kafka) >= 1
     assert "made-by-a-later-kafka" in assert_read_alike(laboratory, log, later_kafka).facts().values()
     (whole,) = check_logs([log]).directories
-    assert (whole.problems, whole.snapshot >= 0) == ([], True), "of ours, of 3.9 and of 4.0"
+    assert (whole.problems, whole.snapshot >= 0) == ([], True), "of ours, of 3.9 and of the later Kafka"
     assert_no_broker_broke(cluster)
 
-    # what a broker of it does with a configuration that 3.9 took, and who can mend that without a broker
     start_stock(stock)
+    assert_a_later_broker_starts_once_small_segments_are_mended(cluster, stock, later_kafka)
+
+
+def assert_a_later_broker_starts_once_small_segments_are_mended(
+    cluster: LabCluster, stock: StockController, later_kafka: Artifacts
+) -> None:
+    """Z2K-1067: 3.9 took the configuration, and controllers of the later release mend it without a broker."""
     broker = cluster.brokers[0]
     broker.stop()
     broker.kafka = later_kafka
@@ -400,9 +406,9 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     )
     broker.kill()
     words = ("--entity-type", "topics", "--entity-name", SMALL_SEGMENTS, "--alter", "--add-config")
-    controller = ("--bootstrap-controller", f"127.0.0.1:{spec.port}")
+    controller = ("--bootstrap-controller", f"127.0.0.1:{stock.spec.port}")
     tool = config_command(later_kafka)
-    laboratory.tool(tool, *controller, *words, f"segment.bytes={1 << 20}", kafka=later_kafka)
+    cluster.laboratory.tool(tool, *controller, *words, f"segment.bytes={1 << 20}", kafka=later_kafka)
     broker.start_as_written()
     broker.wait_ready()
     cluster.wait_isr_whole([*TOPICS, SMALL_SEGMENTS])

@@ -25,6 +25,8 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
 from migrator.lab.tap import Tap
+from migrator.node.tools.log_of_quorum import voters_at
+from migrator.node.tools.quorum_lag import read_up_to
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.configs import (
     IncrementalAlterableConfig,
@@ -208,5 +210,7 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
             assert report["brokers"]["differences"] or not cut_off["lag"]["beyond"], (
                 "whether it is, is a matter of time"
             )
+            with pytest.raises(OSError, match="belongs to another cluster than"):
+                read_up_to(voters_at(f"{HOST}:{way.target_port}"), "a-cluster-of-others")
             way.heal()
             wait_for(lambda: why_not_same(cluster, log), "the broker has caught up")

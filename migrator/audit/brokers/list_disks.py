@@ -114,6 +114,8 @@ def _identified(told: LogDirectory, at: int) -> LogDirectory:
         written = os.stat(HIGH_WATERMARKS, dir_fd=at, follow_symlinks=False).st_mtime_ns // 1_000_000
     except FileNotFoundError:
         written = -1
+    except OSError as error:
+        return msgspec.structs.replace(told, problem=f"{HIGH_WATERMARKS}: {words_of(error)}")
     return msgspec.structs.replace(
         told,
         broker=broker,

@@ -125,63 +125,50 @@ def zookeeper_artifacts(
     version: str, environment: Mapping[str, str] = os.environ, say: Say = say_on_stderr
 ) -> Artifacts:
     """The jars of a ZooKeeper server, brought now if need be. `Artifacts.version` is ZooKeeper's."""
-    java, cache = require_java(environment), cache_directory(environment)
-
-    def bring(zookeeper_version: str, target: Path) -> None:
-        _bring_with_ivy(
-            zookeeper_version,
-            target,
-            java=java,
-            cache=cache,
-            environment=environment,
-            say=say,
-            module=zookeeper_module(zookeeper_version),
-        )
-
-    return Artifacts(version, fetch(version, cache=cache, bring=bring, say=say, product="zookeeper"), java)
+    java = require_java(environment)
+    libs = _fetched("zookeeper", version, zookeeper_module, java, environment, say)
+    return Artifacts(version, libs, java)
 
 
 def with_remote_store(
     artifacts: Artifacts, environment: Mapping[str, str] = os.environ, say: Say = say_on_stderr
 ) -> Artifacts:
     """The same Kafka with `LocalTieredStorage`, a remote store in a directory, on its class path."""
-    cache = cache_directory(environment)
-
-    def bring(version: str, target: Path) -> None:
-        _bring_with_ivy(
-            version,
-            target,
-            java=artifacts.java,
-            cache=cache,
-            environment=environment,
-            say=say,
-            module=remote_store_module(version),
-            product="remote-store",
-        )
-
-    return replace(
-        artifacts, beside=fetch(artifacts.version, cache=cache, bring=bring, say=say, product="remote-store")
-    )
+    beside = _fetched("remote-store", artifacts.version, remote_store_module, artifacts.java, environment, say)
+    return replace(artifacts, beside=beside)
 
 
 def s3a_jars(environment: Mapping[str, str] = os.environ, say: Say = say_on_stderr) -> list[Path]:
     """What Spark needs to read and write `s3a://`, for the Hadoop that PySpark has; brought now if need be."""
-    java, cache = require_java(environment), cache_directory(environment)
+    (version,) = SDK_OF_HADOOP
+    libs = _fetched("s3a", version, s3a_module, require_java(environment), environment, say)
+    return sorted(libs.glob("*.jar"))
 
-    def bring(version: str, target: Path) -> None:
+
+def _fetched(
+    product: Product,
+    version: str,
+    module: Callable[[str], str],
+    java: Java,
+    environment: Mapping[str, str],
+    say: Say,
+) -> Path:
+    """The jars of what stands beside Kafka itself, brought now if need be."""
+    cache = cache_directory(environment)
+
+    def bring(wanted: str, target: Path) -> None:
         _bring_with_ivy(
-            version,
+            wanted,
             target,
             java=java,
             cache=cache,
             environment=environment,
             say=say,
-            module=s3a_module(version),
-            product="s3a",
+            module=module(wanted),
+            product=product,
         )
 
-    (version,) = SDK_OF_HADOOP
-    return sorted(fetch(version, cache=cache, bring=bring, say=say, product="s3a").glob("*.jar"))
+    return fetch(version, cache=cache, bring=bring, say=say, product=product)
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:

@@ -137,6 +137,14 @@ class LogReader:
                 break
         return quorum
 
+    async def refuse_other_cluster(self, quorum: DescribeQuorumPartitionResult) -> None:
+        """Ask the leader that `describe` found, by a Fetch that brings nothing. Raises OSError where it is of another
+        cluster than the one that was named.
+        """
+        assert self._leader is not None, "nobody was found to lead"
+        self.end, self._last_epoch = max(quorum.high_watermark, 0), quorum.leader_epoch
+        await self._fetch(self.connections[self._leader], quorum)
+
     # --- who leads -----------------------------------------------------------------------------------------
 
     async def describe(self) -> DescribeQuorumPartitionResult:

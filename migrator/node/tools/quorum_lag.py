@@ -36,14 +36,21 @@ class _NothingIsKept:
     def batches(self, data: bytes) -> None: ...
 
 
-def read_up_to(voters: Sequence[VoterAddress], security: ClientSecurity = PLAINTEXT) -> dict[int, ReadUpTo]:
-    """Ask once. Raises OSError where no controller is found to lead, or none answers in time."""
+def read_up_to(
+    voters: Sequence[VoterAddress], cluster_id: str | None, security: ClientSecurity = PLAINTEXT
+) -> dict[int, ReadUpTo]:
+    """Ask once. Raises OSError where no controller is found to lead, where it is of another cluster, or where none
+    answers in time. cluster_id: None: it is not known.
+    """
 
     async def ask() -> DescribeQuorumPartitionResult:
-        reader = LogReader(voters, None, _NothingIsKept(), security, "zk2kraft-audit")
+        reader = LogReader(voters, cluster_id, _NothingIsKept(), security, "zk2kraft-audit")
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await reader.describe()
+                quorum = await reader.describe()
+                if cluster_id is not None:
+                    await reader.refuse_other_cluster(quorum)
+                return quorum
         finally:
             reader.close()
 

@@ -4,7 +4,8 @@ In:   a `KerberosLogin` and the host that is connected to. Out: tokens; OSError 
 Elsewhere: tickets, and the process that fetches them (kerberos.tickets), what a JAAS line says (security.py,
 model.jaas).
 Rules: each login fetches its tickets, so that none is too old however long this process runs. A ticket cache is kept
-fresh by somebody else. At most `AT_ONCE` logins of one event loop are under way: each is a process for a moment.
+fresh by somebody else. At most `AT_ONCE` tickets of one event loop are fetched at the same time; who waits for a server
+that is silent keeps nobody else from one.
 Source: RFC 4752; Kafka 3.9 `SaslClientAuthenticator` (the authorization id is the own principal, no security layer),
 `KerberosLogin` (the name of the service).
 """
@@ -12,7 +13,6 @@ Source: RFC 4752; Kafka 3.9 `SaslClientAuthenticator` (the authorization id is t
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -31,16 +31,15 @@ class KerberosSide:
 
     def __init__(self, login: KerberosLogin, host: str) -> None:
         self._ticket = LoopTicket(login, host)
-        self._place = AsyncExitStack()
         self._has_said_all = False
 
     async def first(self) -> bytes:
         places = _PLACES.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
-        await self._place.enter_async_context(places)
-        try:
-            return await self._ticket.first()
-        except TicketError as error:
-            raise OSError(f"no Kerberos ticket: {words_of(error)}") from error
+        async with places:
+            try:
+                return await self._ticket.first()
+            except TicketError as error:
+                raise OSError(f"no Kerberos ticket: {words_of(error)}") from error
 
     async def answer(self, token: bytes) -> bytes | None:
         if self._has_said_all:
@@ -49,5 +48,4 @@ class KerberosSide:
         return said
 
     async def end(self) -> None:
-        async with self._place:
-            await self._ticket.end()
+        await self._ticket.end()

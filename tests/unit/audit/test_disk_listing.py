@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from typer.testing import CliRunner
@@ -21,7 +22,7 @@ from migrator.audit.brokers.disk_listing import (
     read_listing,
     read_listings,
 )
-from migrator.audit.brokers.list_disks import list_disks
+from migrator.audit.brokers.list_disks import HIGH_WATERMARKS, list_disks
 from migrator.findings.finding import FindingError
 from tests.support.broker_disks import CLUSTER_ID, a_listing, a_log_directory, a_replica, listed
 
@@ -179,3 +180,22 @@ def test_two_listings_of_one_broker_and_a_file_that_is_not_there_are_refused(tmp
         read_listings([file, file])
     with pytest.raises(FindingError, match=r"Z2K-5013 .*No such file"):
         read_listing(tmp_path / "none")
+
+
+def test_a_disk_that_fails_at_its_second_file_is_a_problem_of_that_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its meta.properties can still be read, and the file of high watermarks not even be looked at."""
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    real = os.stat
+
+    def failing(path: Any, **named: Any) -> os.stat_result:
+        if path == HIGH_WATERMARKS:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, **named)
+
+    monkeypatch.setattr("migrator.audit.brokers.list_disks.os.stat", failing)
+    _, directory, end = list_disks([tmp_path], 1)
+    assert isinstance(directory, LogDirectory)
+    assert "Input/output error" in directory.problem
+    assert isinstance(end, ListingEnd)

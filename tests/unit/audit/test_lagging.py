@@ -251,4 +251,4 @@ def test_a_leader_says_how_far_observers_are_by_its_own_clock() -> None:
 
 def test_a_quorum_without_a_leader_is_an_error() -> None:
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
-        read_up_to([VoterAddress(-1, "127.0.0.1", 1)])
+        read_up_to([VoterAddress(-1, "127.0.0.1", 1)], None)

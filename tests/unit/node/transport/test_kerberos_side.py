@@ -102,3 +102,35 @@ def test_a_login_that_nobody_waits_for_any_more_ends(tmp_path: Path, monkeypatch
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(given_up())
     assert not left(tmp_path)
+
+
+def test_logins_that_wait_for_silent_servers_keep_no_other_one_from_its_ticket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program_of(tmp_path, monkeypatch, 'say("token", "first")\nhear()')
+
+    async def one_more() -> bytes:
+        sides = [KerberosSide(LOGIN, f"broker-{number}") for number in range(AT_ONCE + 1)]
+        try:
+            *_, said = [await each.first() for each in sides]  # none of their servers has answered yet
+        finally:
+            await asyncio.gather(*(each.end() for each in sides))
+        return said
+
+    assert asyncio.run(one_more()) == b"first"
+    assert not left(tmp_path)
+
+
+def test_a_ticket_without_an_end_is_trouble_of_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program_of(tmp_path, monkeypatch, 'print("token " + "A" * 3_000_000, flush=True)')
+
+    async def begun() -> None:
+        side = KerberosSide(LOGIN, "broker-1")
+        try:
+            await side.first()
+        finally:
+            await side.end()
+
+    with pytest.raises(OSError, match="a ticket has more than"):
+        asyncio.run(begun())
+    assert not left(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 from migrator.findings.finding import FindingError
 from migrator.fleet.inventory import Inventory, parse_inventory
 from migrator.fleet.strict_yaml import dump_yaml
+from migrator.node.transport.client_security import ClientSecurity
 from migrator.tls.sources import PemSource
+from migrator.wire.messages.topics import MetadataResponse
+from state_machine.nodes import wire_client
 from state_machine.nodes.replicas import read_replicas
 from state_machine.nodes.wire_client import _tls, wire_security
 from tests.support.certificates import Authority
@@ -36,6 +40,28 @@ def test_every_broker_that_does_not_answer_is_named() -> None:
     problem = read_replicas(by_gssapi(f"{address},{address}")).problem
     assert problem.startswith("no broker answers: ")
     assert problem.count(f"{address}: ") == 2
+
+
+def test_a_broker_that_is_silent_keeps_nobody_from_asking_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that fails at once is no answer. What is still asked when one has answered is given up."""
+    given_up = []
+
+    async def ask(host: str, port: int, security: ClientSecurity) -> MetadataResponse:
+        match host:
+            case "silent":
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    given_up.append(host)
+            case "closed":
+                raise ConnectionRefusedError("refused")
+        return MetadataResponse()
+
+    monkeypatch.setattr(wire_client, "_ask", ask)
+    monkeypatch.setattr(wire_client, "NEXT_S", 0.01)
+    assert read_replicas(by_gssapi("silent:1,closed:2,well:3")).problem == ""
+    assert given_up == ["silent"]
+    assert "closed:2: refused" in read_replicas(by_gssapi("closed:2")).problem
 
 
 def test_a_keytab_that_cannot_be_read_is_a_problem_in_words() -> None:
