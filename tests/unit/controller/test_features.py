@@ -174,7 +174,7 @@ def test_a_controller_leads_only_a_log_that_fits_its_file(
 @pytest.mark.parametrize(
     ("feature", "level", "reason"),
     [
-        (METADATA_VERSION, 22, "metadata.version 22"),
+        (METADATA_VERSION, 22, "metadata.version 4.0-IV0 (22)"),
         (METADATA_VERSION, 7, "metadata.version 3.3-IV3 (7)"),
         ("transaction.version", 2, "finalizes transaction.version"),
         ("transaction.version", 0, None),
