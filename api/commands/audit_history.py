@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import structlog
 
 from api.commands.output import print_json
 from migrator.findings.audit import NO_INPUTS_KEPT
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     )
     from migrator.audit.history.hadoop_path import KeptPath
     from migrator.audit.history.kept_runs import KeptRun
-
-log = structlog.get_logger()
 
 COULD_NOT_READ: Final = 2
 PAGE_FILE: Final = "report.html"
@@ -130,7 +127,9 @@ def keep_page(report: AuditReport, out: KeptPath) -> None:
         about = AboutAudit(f"audit in {where.name}", report.ended_at, str(where), (where / MANIFEST_FILE).is_file())
         _write(where / PAGE_FILE, as_html(msgspec.to_builtins(report), about))
     except Exception as error:  # report.json has everything, and `zk2kraft audit report` makes the page again
-        log.warning("audit.no_page", directory=str(where), reason=words_of(error))
+        import structlog  # as in `start_logging`
+
+        structlog.get_logger().warning("audit.no_page", directory=str(where), reason=words_of(error))
 
 
 def _judged_again(kept: KeptRun, master: str, out: KeptPath | None) -> AuditReport:

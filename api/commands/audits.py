@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from migrator.audit.history.hadoop_path import KeptPath
     from migrator.audit.run import ThirdSide
     from migrator.audit.warm_process import Pipe
-    from migrator.node.tools.log_of_quorum import QuorumLog
+    from migrator.node.tools.quorum_log import QuorumLog
     from migrator.node.tools.third_side import LagAsked
     from migrator.node.transport.client_security import ClientSecurity
     from migrator.zk.files.server_files import FilesRead
@@ -246,13 +246,14 @@ def log_to_read(
     zookeeper: says of which cluster the quorum has to be; None: it is not asked.
     """
     from migrator.audit.log_plan import is_directory
-    from migrator.node.tools.log_of_quorum import QuorumLog, log_of_quorum
+    from migrator.node.tools.quorum_log import QuorumLog
 
     if is_directory(kraft):
         yield QuorumLog(Path(kraft), lambda: None)
         return
     from migrator.audit.run import side_of
     from migrator.audit.zk_source import describe_tree
+    from migrator.node.tools.log_of_quorum import log_of_quorum
 
     security, cluster_id = controllers_security(controller), None
     if zookeeper is not None:

@@ -93,9 +93,11 @@ def rehearse(zookeeper: str, out: Path, controller: Path | None, *, as_json: boo
 
 def encoder_settings(controller: Path | None) -> EncoderSettings | None:
     """`password.encoder.*` of a controller's file: how brokers encrypt their passwords in ZooKeeper."""
+    if controller is None:
+        return None
     from migrator.node.config.properties import read_config
 
-    return None if controller is None else read_config(controller).passwords
+    return read_config(controller).passwords
 
 
 def open_backup(file: Path, key: str, out: Path) -> int:

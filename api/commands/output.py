@@ -7,11 +7,12 @@ import sys
 from typing import Any
 
 import msgspec
-import structlog
 
 
 def start_logging() -> None:
     """Structured events to standard error: JSON lines, or key=value when it is a terminal."""
+    import structlog  # a tenth of a second of modules, which most commands never need
+
     terminal = sys.stderr.isatty()
     renderer: Any = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
     structlog.configure(

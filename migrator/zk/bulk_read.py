@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -62,15 +63,19 @@ class BulkRead:
         self._paths = paths
 
     def serialize(self) -> bytes:
-        out = bytearray()
-        header = _HEADER.pack(self.operation, False, -1)
-        for path in self._paths:
-            out += header
-            name = path.encode()
-            out += _INT.pack(len(name)) + name
-            out.append(0)  # no watch
-        out += _HEADER.pack(-1, True, -1)
-        return bytes(out)
+        """Made of texts of one byte a sign, which are joined faster than bytes."""
+        names = self._paths
+        if not "".join(names).isascii():
+            names = [path.encode().decode("latin-1") for path in names]
+        before = _HEADER.pack(self.operation, False, -1).decode("latin-1")
+        no_watch = "\0"
+        asked = [f"{before}{_length(len(name))}{name}{no_watch}" for name in names]
+        return "".join(asked).encode("latin-1") + _HEADER.pack(-1, True, -1)
+
+
+@lru_cache(maxsize=1_024)
+def _length(size: int) -> str:
+    return _INT.pack(size).decode("latin-1")
 
 
 class GetMany(BulkRead):

@@ -50,6 +50,7 @@ from migrator.zk.logins import Logins, WhoAmI
 from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
 from migrator.zk.reach import reach
+from migrator.zk.select_handler import SelectHandler
 from migrator.zk.tls_settings import ZkTls, tls_settings
 from migrator.zk.tls_sockets import SocketHandler, sockets_of, speaking_tls
 
@@ -143,7 +144,7 @@ class ZkSession:
             self._client = KazooClient(
                 hosts=plain_form(connect),
                 timeout=session_timeout_ms / 1000,
-                handler=None if self.sockets.context is None else SocketHandler(self.sockets),
+                handler=SelectHandler() if self.sockets.context is None else SocketHandler(self.sockets),
                 use_ssl=self.sockets.context is not None,
                 sasl_options=_sasl_options(self._login, tickets),
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 2.0},

@@ -24,12 +24,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kazoo.handlers.threading import SequentialThreadingHandler
-
 from migrator.findings.finding import words_of
 from migrator.findings.preflight import ZOOKEEPER_TLS_UNUSABLE
 from migrator.tls.renewal import RenewedContext
 from migrator.tls.sources import PemSource, Source, StoreSource
+from migrator.zk.select_handler import SelectHandler
 from migrator.zk.tls_settings import PEM, ZkStore, ZkTls
 
 HANDSHAKE_MAX_S: Final = 10.0
@@ -283,7 +282,7 @@ class _TlsSocket(ssl.SSLSocket):
             self.faults.note(self.server, fault_of(error, self.server))
 
 
-class SocketHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class SocketHandler(SelectHandler):
     """kazoo's threads, with sockets of ours."""
 
     def __init__(self, sockets: ZkSockets) -> None:

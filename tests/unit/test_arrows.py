@@ -61,7 +61,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
 ZK_SHELLS: Final = frozenset(
     f"migrator.zk.{name}"
     for name in (
-        *("session", "pipeline", "kazoo_calls", "backup", "reach", "tls_sockets"),
+        *("session", "pipeline", "kazoo_calls", "backup", "reach", "tls_sockets", "select_handler"),
         *("logins", "kerberos", "files.server_files", "files.session"),
     )
 )

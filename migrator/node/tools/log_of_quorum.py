@@ -13,9 +13,8 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ from migrator.findings.service import LOG_NOT_COPIED
 from migrator.node.config.properties import VoterAddress
 from migrator.node.observer.log_copy import LogFiles, followed_log
 from migrator.node.observer.log_reader import LogReader
+from migrator.node.tools.quorum_log import QuorumLog
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 
 PREFIX: Final = "zk2kraft-log-"
@@ -32,14 +32,6 @@ LOCK: Final = "held"
 
 PATIENCE_S: Final = 10.0
 """So long no address may lead; an election is over sooner, and whoever mistyped an address waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumLog:
-    """confirm: returns once the copy has all that the quorum had when it was called. Raises Z2K-4117."""
-
-    directory: Path
-    confirm: Callable[[], None]
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from migrator.audit.standstill import STANDS_STILL_MS
 from migrator.findings.audit import AUDIT_CANNOT_READ, ZOOKEEPER_FILES_UNUSABLE
 from migrator.model.image import Position
 from migrator.node.tools import log_of_quorum
-from migrator.node.tools.log_of_quorum import QuorumLog
+from migrator.node.tools.quorum_log import QuorumLog
 from migrator.node.tools.rehearsal import rehearse
 from migrator.zk.files.session import FilesSession, ZooKeeperFiles
 from migrator.zk.files.znode_tree import ZnodeStat

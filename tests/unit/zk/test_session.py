@@ -64,6 +64,12 @@ def test_a_bulk_read_is_a_multi_of_single_reads_without_watches() -> None:
     assert ChildrenMany(["/a"]).serialize() == HEADER.pack(8, False, -1) + text("/a") + b"\0" + DONE
 
 
+@pytest.mark.parametrize("path", ["/\u00e9", "/\u0416/\U0001f600", "/" + "a" * 127, "/" + "\u00e9" * 9_000])
+def test_a_path_is_sent_as_utf_8_with_its_length_in_bytes(path: str) -> None:
+    one = HEADER.pack(4, False, -1)
+    assert GetMany(["/a", path]).serialize() == b"".join((one, text("/a"), b"\0", one, text(path), b"\0", DONE))
+
+
 def test_the_answers_of_a_bulk_read_are_in_the_order_of_the_paths() -> None:
     found = GetMany(["/a", "/b", "/c", "/d"]).deserialize(
         b"before"
