@@ -114,7 +114,8 @@ docker-test:  ## the images and docker/compose.yaml with a real engine, a migrat
 test-kerberos:  ## there and back where ZooKeeper, brokers and ours log in by Kerberos; installs Debian's key server where it may
 	$(SETUP) --with-java
 	tests/support/install_kerberos
-	$(KEEP_BYTECODE) $(BIN)/pytest -rs --durations 10 tests/e2e/test_zookeeper_logins.py tests/e2e/test_broker_logins.py
+	$(KEEP_BYTECODE) $(BIN)/pytest -rs --durations 10 tests/e2e/test_zookeeper_logins.py tests/e2e/test_broker_logins.py \
+	  tests/e2e/test_stock_engine_logins.py
 
 takeover:  ## our controllers against a real cluster, measured
 	$(SETUP) --with-java

@@ -23,6 +23,7 @@ from migrator.audit.engines import default_engine
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.service import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED
 from migrator.model.printable import printable_lines
+from state_machine.facts.engines import ControllerEngine
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -183,6 +184,9 @@ def check(
     everything: Annotated[
         bool, typer.Option("--all", help="every finding, not only the first three of each code")
     ] = False,
+    engine: Annotated[
+        ControllerEngine, typer.Option(help="whose controllers take over: zk2kraft's, or Kafka 3.9's own")
+    ] = ControllerEngine.OURS,
     as_json: AsJson = False,
 ) -> None:
     """Read the cluster and list what blocks a migration. Exit: 0 go, 1 warnings, 2 blocked, 3 could not check."""
@@ -190,7 +194,13 @@ def check(
 
     raise typer.Exit(
         clusters.check(
-            zookeeper, controllers or [], brokers or [], clients=clients, as_json=as_json, everything=everything
+            zookeeper,
+            controllers or [],
+            brokers or [],
+            clients=clients,
+            as_json=as_json,
+            everything=everything,
+            stock=engine is ControllerEngine.STOCK,
         )
     )
 
@@ -372,6 +382,9 @@ def demo(
             "ROLLING_BROKERS_HALF, ROLLING_BROKERS, REPLACING_CONTROLLERS_HALF or SOAK",
         ),
     ] = None,
+    engine: Annotated[
+        ControllerEngine, typer.Option(help="stock: as --full, led through Kafka's own controllers")
+    ] = ControllerEngine.OURS,
     step: Annotated[bool, typer.Option("--step", help="stop at each gate and print the next command")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="leave data and logs of every process in the directory")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page in a browser")] = False,
@@ -379,16 +392,19 @@ def demo(
     """Run a whole migration on this machine, with clients at work. Exit: 0 passed, 1 failed."""
     from api.commands import laboratory
 
+    stock = engine is ControllerEngine.STOCK
+    to_the_end = full or rollback_from or stock
     raise typer.Exit(
         laboratory.demo(
             directory=directory,
             report=report,
             brokers=brokers,
-            controllers=3 if (full or rollback_from) and controllers == 1 else controllers,
+            controllers=3 if to_the_end and controllers == 1 else controllers,
             topics=topics,
             partitions=partitions,
             full=full,
             rollback_from=rollback_from,
+            stock=stock,
             step=step,
             keep=keep,
             browser=not no_browser,

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from migrator.model.connect_string import BROKER_ADDRESSES_MAX
 from migrator.model.printable import OBEYED
+from state_machine.facts.engines import ControllerEngine
 from state_machine.policy.fleet_evidence import UNNAMED
 from state_machine.policy.outcome import OutcomeKind
 from state_machine.policy.phases import Phase
@@ -118,6 +119,10 @@ class InventoryIn(Request):
     controllers: Controllers
     brokers: Brokers = []
     audit_engine: Engine | None = Field(default=None, description="for rehearsals; absent: the service's setting")
+    engine: ControllerEngine = Field(
+        default=ControllerEngine.OURS,
+        description="whose controllers take over: zk2kraft's, or Kafka 3.9's own (stock)",
+    )
 
 
 class ChangeIn(Request):
@@ -659,6 +664,7 @@ class MigrationView(BaseModel):
     zookeeper: str = Field(description="connect string")
     bootstrap_servers: str = Field(description="addresses of brokers")
     audit_engine: str = Field(description="engine of its rehearsals")
+    engine: ControllerEngine = Field(description="whose controllers take over")
     links: dict[str, str] = Field(description="where to go from here")
 
 

@@ -24,7 +24,6 @@ from state_machine.evidence.of_gates import brokers_seen
 from state_machine.facts.voters import has_what_is_committed
 from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
-from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.wanted import KRAFT_MODE, Voters, WantedModes
 from state_machine.rows.observations import nodes
@@ -36,7 +35,7 @@ NONE_LEADS: Final = "none: every voter was asked, and none leads"
 
 def wanted_of(snapshot: Snapshot) -> WantedModes:
     """By the phase; in a rollback, once a ZooKeeper-mode broker is controller again, nobody of ours has to run."""
-    wanted, look = PHASES[snapshot.phase].wanted, snapshot.observation
+    wanted, look = snapshot.phase_row.wanted, snapshot.observation
     returned = look is not None and look.zookeeper.holder is Holder.ZOOKEEPER_BROKER
     if snapshot.phase is Phase.ROLLING_BACK and returned:
         return replace(wanted, brokers=frozenset(), voters=Voters.NONE)
@@ -49,12 +48,12 @@ def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
     left_out = {"every controller answers"} if wanted.voters in (Voters.NONE, Voters.STOCK) else set()
     left_out |= set() if wanted.zookeeper else {"ZooKeeper answers"}
     kept = tuple(each for each in standing(observed).conditions if each.name not in left_out)
-    return Verdict((*kept, _no_node_has_failed(snapshot))) if PHASES[snapshot.phase].rolls else Verdict(kept)
+    return Verdict((*kept, _no_node_has_failed(snapshot))) if snapshot.phase_row.rolls else Verdict(kept)
 
 
 def failed_nodes(snapshot: Snapshot) -> tuple[JournalRow, ...]:
     """Of the rolling restarts of this phase; those of an earlier one keep nothing from going on."""
-    rolls = PHASES[snapshot.phase].rolls
+    rolls = snapshot.phase_row.rolls
     return tuple(each for each in snapshot.road if each.roll in rolls and has_failed(each))
 
 
@@ -357,7 +356,7 @@ def _why_behind(voter: LogVoter | None, log: LogObservation) -> str:
 
 def _under_way(role: str, node: int, snapshot: Snapshot) -> str:
     """While the service restarts it."""
-    rolls = PHASES[snapshot.phase].rolls
+    rolls = snapshot.phase_row.rolls
     mine = (each for each in snapshot.road if each.roll in rolls and (each.role, each.node_id) == (role, node))
     step = next((each.step for each in mine if is_under_way(each)), None)
     return "" if step is None else f"it is being restarted ({step})"

@@ -28,7 +28,7 @@ def remedies(snapshot: Snapshot, observed: Evidence) -> list[RemedyView]:
     if not failed_nodes(snapshot):
         return []
     found = [_remedy(snapshot, "resume", RESUMES, "")]
-    if sent_back_roll(snapshot.phase) is not None:
+    if sent_back_roll(snapshot.phase_row) is not None:
         found.append(_remedy(snapshot, "back", GOES_BACK, _why_no_way_back(snapshot, observed)))
     return found
 

@@ -60,7 +60,7 @@ from state_machine.policy.conditions import APPROVAL_S, accepted_brokers
 from state_machine.policy.fleet_evidence import Roll, RollbackPlan
 from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import OutcomeKind, Waiting
-from state_machine.policy.phase_table import PHASES, WAY_FORWARD
+from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.policy.phases import OPERATIONS, PEOPLE, Edge, Phase, Trigger, next_edges, word_of
 from state_machine.policy.undo import is_irreversible, readiness, undo_of
 from state_machine.rows.documents import ZOOKEEPER_END, ZooKeeperEndDocument, document
@@ -111,7 +111,11 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         undo=UndoView(
             **msgspec.to_builtins(
                 undo_of(
-                    snapshot.phase, None if observed.road is None else observed.road.back, observed.later, observed.road
+                    snapshot.phase,
+                    None if observed.road is None else observed.road.back,
+                    observed.later,
+                    observed.road,
+                    snapshot.engine,
                 )
             ),
             irreversible=is_irreversible(snapshot.phase, observed.later, observed.road),
@@ -132,6 +136,7 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         zookeeper=snapshot.inventory.zookeeper,
         bootstrap_servers=snapshot.inventory.bootstrap_servers,
         audit_engine=snapshot.inventory.audit_engine,
+        engine=snapshot.engine,
         links=links(row.id),
     )
 
@@ -188,7 +193,7 @@ def edge_view(snapshot: Snapshot, trigger: Trigger, edge: Edge, observed: Eviden
 
 def gates_view(snapshot: Snapshot, observed: Evidence) -> list[EdgeView]:
     """Steps of people first."""
-    edges = next_edges(snapshot.phase).items()
+    edges = next_edges(snapshot.phase, snapshot.engine).items()
     views = [edge_view(snapshot, trigger, edge, observed) for trigger, edge in edges]
     return sorted(views, key=lambda view: view.by != "a person")
 
@@ -197,7 +202,7 @@ def steps_view(snapshot: Snapshot, events: list[PhaseEvent]) -> list[StepView]:
     """The road, with where the migration is; a phase off the road (going back) is put after the last one reached."""
     entered = {Phase(event.to_phase): event for event in events}
     now = snapshot.phase
-    road = list(WAY_FORWARD)
+    road = list(phases_where(lambda row: row.forward, snapshot.engine))
     if not PHASES[now].forward:
         reached = max((road.index(phase) for phase in entered if phase in road), default=0)
         road[reached + 1 :] = [phase for phase in entered if not PHASES[phase].forward] + [now] * (now not in entered)

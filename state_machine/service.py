@@ -37,6 +37,7 @@ from state_machine.nodes.cluster_lock import ClusterLocks
 from state_machine.nodes.fleet import Fleets
 from state_machine.nodes.service_identity import FILE as IDENTITY_FILE
 from state_machine.nodes.service_identity import identity_of
+from state_machine.rollback.stock_end import StockEnd
 from state_machine.rolling.loop import Roller
 from state_machine.rows.database import sqlite_file
 from state_machine.rows.store import Store
@@ -46,6 +47,7 @@ from state_machine.work.acts import Acts
 from state_machine.work.acts_after_dual_write import ActsAfterDualWrite
 from state_machine.work.operations import Operations
 from state_machine.work.reconcile import Reconciler
+from state_machine.work.stock_acts import ActsByEngine, StockActs
 
 LOCK_FILE: Final = "serve.lock"
 OURS: Final = (
@@ -126,7 +128,10 @@ def open_service(settings: ServiceSettings) -> Service:
     soak = SoakActs(store, fleets, observer, clock, hosts=hosts)
     road = ActsAfterDualWrite(store, fleets, roller, soak, settings, clock, raises=raises, hosts=hosts)
     znodes, ahead = OwnZnodes(store, clock=clock), clock.ahead_s
-    acts = Acts(store, control, supervisor, inspections, settings, road, clock, znodes=znodes, ahead_s=ahead)
+    given = (store, control, supervisor, inspections, settings, road, clock)
+    ours = Acts(*given, znodes=znodes, ahead_s=ahead)
+    stock = StockActs(StockEnd(fleets, hosts), *given, znodes=znodes, ahead_s=ahead)
+    acts = ActsByEngine(ours, stock)
     operations = Operations(store, control, inspections, raises, clock)
     pause_s, operates = settings.observe_every_s, settings.fleets is not None
     reconciler = Reconciler(

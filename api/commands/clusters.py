@@ -32,6 +32,7 @@ def check(
     clients: bool,
     as_json: bool,
     everything: bool = False,
+    stock: bool = False,
 ) -> int:
     from api.commands.fleet import broker_settings
     from migrator.driver.checks.restarts import configs_of, tiered_topics
@@ -44,7 +45,9 @@ def check(
         settings = [broker_settings(file) for file in brokers]
         with ZkSession(zookeeper) as session:
             ask = partial(ask_servers, sockets=session.sockets)
-            tree, found = preflight.check(session, controllers, CONSIDERATE, settings, clients=clients, ask=ask)
+            tree, found = preflight.check(
+                session, controllers, CONSIDERATE, settings, clients=clients, ask=ask, stock=stock
+            )
     except FindingError as error:
         if as_json:
             print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})
@@ -53,7 +56,7 @@ def check(
         return COULD_NOT_CHECK
     code, unknown = (
         preflight.exit_code(found),
-        preflight.not_looked_at(controllers, clients=clients, brokers=bool(brokers)),
+        preflight.not_looked_at(controllers, clients=clients, brokers=bool(brokers), stock=stock),
     )
     tiered = len(tiered_topics(configs_of(tree)))
     observed = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
@@ -92,12 +95,12 @@ def rehearse(zookeeper: str, out: Path, controller: Path | None, *, as_json: boo
 
 
 def encoder_settings(controller: Path | None) -> EncoderSettings | None:
-    """`password.encoder.*` of a controller's file: how brokers encrypt their passwords in ZooKeeper."""
+    """`password.encoder.*` of a controller's file, ours or Kafka's own: how brokers encrypt their passwords."""
     if controller is None:
         return None
     from migrator.node.config.properties import read_config
 
-    return read_config(controller).passwords
+    return read_config(controller, stock=True).passwords
 
 
 def open_backup(file: Path, key: str, out: Path) -> int:

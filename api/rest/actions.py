@@ -198,7 +198,7 @@ def ask(parts: Parts, number: int, operation: NewOperation, *, dry_run: bool = F
     if operation.expected_version not in (None, snapshot.migration.version):
         raise VERSION_MOVED.error(found=snapshot.migration.version, expected=operation.expected_version)
     by_name(snapshot.phase, Trigger(operation.name), operation.to)
-    edge = look_up(snapshot.phase, Trigger(operation.name), operation.to)
+    edge = look_up(snapshot.phase, Trigger(operation.name), operation.to, snapshot.engine)
     if not dry_run:
         require_named(snapshot.phase, edge, operation.to)
     known = evidence(snapshot, parts.clock())

@@ -93,7 +93,8 @@ BROKER_SETTING_FORBIDS = Finding(
     means="The settings of the broker and of the controllers do not fit. In dual-write or later, requests would be "
     "authorized, sent or stored differently than now.",
     remedy="Follow this code's runbook for the key: change the broker's file and restart the broker, or change the "
-    "controllers' files.",
+    "controllers' files. Where a class of your own decides on requests, Kafka's own controllers can run it: "
+    "`engine: stock`.",
     cases=("F-09", "F-18", "F-37", "F-38", "F-39", "F-50"),
 )
 

@@ -41,7 +41,8 @@ CONFIG_NOT_HONOURED = Finding(
     code="Z2K-3010",
     says="{file}: {key}={value} cannot be honoured: {reason}.",
     means="The controller would run differently from its file, so it does not start.",
-    remedy="Change or remove the key, or run a stock controller where the key is needed; see docs/drop-in.md.",
+    remedy="Change or remove the key; where the estate needs it, let Kafka's own controllers take over "
+    "(`engine: stock`); see docs/drop-in.md.",
     cases=("F-21",),
 )
 
@@ -107,7 +108,8 @@ SASL_NOT_USABLE = Finding(
     says="{file}: {key} cannot be used: {reason}.",
     means="A listener needs SASL, and this setting of the file cannot be honoured. Nothing was started or changed.",
     remedy="Use PLAIN over TLS, or TLS client certificates, on the controller listener, with the login in the file; "
-    "see the runbook. GSSAPI and OAUTHBEARER are possible to brokers, and to stock controllers that an audit reads.",
+    "see the runbook. GSSAPI and OAUTHBEARER are possible to brokers. Where controllers have to listen with them, "
+    "Kafka's own do: `engine: stock`.",
     cases=("F-16",),
 )
 

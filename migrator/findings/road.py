@@ -338,3 +338,19 @@ RACK_ONE_BY_ONE = Finding(
     "kafka-reassign-partitions, and pause before that rack meanwhile.",
     severity=Severity.WARNS,
 )
+
+STOCK_STANDS_STILL = Finding(
+    code="Z2K-4246",
+    says="Stock controller {node} has the claim and goes no further for {seconds} s: {sign} (K-{flaw}).",
+    means="Kafka's own migration driver stands. Until it goes on nobody is an active controller for brokers in "
+    "ZooKeeper mode: no leader is elected, and no administrator changes anything.",
+    remedy="Restart that controller, so that another one leads in a later Raft epoch and begins the same step anew.",
+)
+
+STOCK_CANNOT_COMPARE = Finding(
+    code="Z2K-4247",
+    says="The log has configuration that ZooKeeper has no form of: {what} (K-11).",
+    means="Kafka's own controllers compare log and ZooKeeper at each change of the leader. With such an entry that "
+    "comparison never ends, and from then on nothing is written to ZooKeeper.",
+    remedy="Take the entry out before the next election, as the runbook says, and set it again after COMPLETED.",
+)

@@ -216,6 +216,7 @@ class Wanted:
     passwords_encoded: brokers' dynamic configuration holds encoded passwords.
     controllers:       of each controller on the same host, its directories.
     node:              id in the inventory; None when it is not compared.
+    stock:             Kafka's own controllers take over, which run the classes that brokers have.
     """
 
     voters: str = ""
@@ -228,6 +229,7 @@ class Wanted:
     passwords_encoded: bool = False
     controllers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     node: int | None = None
+    stock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,6 +562,7 @@ def _check_takeover(
         NOT_KNOWN,
         chroot=chroot_of(wanted.zookeeper) if wanted.zookeeper else None,
         level=level if isinstance(level, int) else None,
+        classes=document.values if wanted.stock else None,
     )
     yield from forbidding_findings(document, wanted.node, known)
     for key in not_judged(document):

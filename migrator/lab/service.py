@@ -115,14 +115,19 @@ class LabService:
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._document(self._http.post(f"{self.url}{_whole(path)}", json=dict(body)))
 
-    def create(self, name: str, cluster: LabCluster, controllers: Iterable[OurController]) -> int:
-        """A migration of this cluster by these controllers, formatted and not started. Returns its number."""
+    def create(
+        self, name: str, cluster: LabCluster, controllers: Iterable[OurController], engine: str = "zk2kraft"
+    ) -> int:
+        """A migration of this cluster by these controllers, formatted and not started; with engine `stock` by Kafka's
+        own, of which only the files are there. Returns its number.
+        """
         inventory = {
             "name": name,
             "zookeeper": cluster.zookeeper_connect,
             "bootstrap_servers": cluster.bootstrap_servers,
             "controllers": [self.entry_of(each) for each in controllers],
             "brokers": [{"id": broker.broker_id, "host": broker.address} for broker in cluster.brokers],
+            "engine": engine,
         }
         return int(self.post(MIGRATIONS(), inventory)["id"])
 

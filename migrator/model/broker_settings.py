@@ -42,6 +42,8 @@ class ControllerFileSettings:
     set_acl: whether what they make in ZooKeeper has access lists.
     remote_storage: whether they take tiered topics. topic_defaults: what their topics inherit from the file, `log.*`.
     level: metadata.version of the quorum.
+    classes: of Kafka's own controllers, the file in which they name the classes that they run; None: they are ours, and
+             run none.
     """
 
     file: str = "the controllers' files"
@@ -52,6 +54,7 @@ class ControllerFileSettings:
     remote_storage: bool | None = False
     level: int | None = levels.LATEST
     topic_defaults: Mapping[str, str] | None = None
+    classes: Mapping[str, str] | None = None
 
 
 NOT_KNOWN: Final = ControllerFileSettings(
@@ -95,6 +98,9 @@ def forbidding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Ite
 
 def _deciding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Iterator[tuple[str, str]]:
     """Classes that decide on requests, which controllers would have to run in dual-write."""
+    if ours.classes is not None:
+        yield from _other_classes(settings, ours.file, ours.classes)
+        return
     authorizer = settings.get(_AUTHORIZER)
     if authorizer and authorizer != ACL_AUTHORIZER:
         yield _AUTHORIZER, "it is unknown where this class keeps its ACLs and what KRaft mode makes of them"
@@ -106,6 +112,18 @@ def _deciding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Iter
     for key in sorted(filter(is_principals, settings)):
         if settings[key] not in ("", DEFAULT_PRINCIPALS):
             yield key, "controllers read the principals of Kafka's own builder only"
+
+
+def _other_classes(settings: Mapping[str, str], file: str, classes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Kafka's own controllers run what their file names, and have to name what brokers run: from dual-write on they
+    decide. An authorizer reads its ACLs in ZooKeeper or in the log, so that only its absence is told.
+    """
+    if settings.get(_AUTHORIZER) and not classes.get(_AUTHORIZER):
+        yield _AUTHORIZER, f"{file} sets no authorizer, so in dual-write every client could change the cluster"
+    for key in (*_POLICIES, *sorted(filter(is_principals, settings))):
+        wanted = settings.get(key)
+        if wanted and wanted != DEFAULT_PRINCIPALS and classes.get(key) != wanted:
+            yield key, f"{file} has {classes.get(key) or 'none'}, and in dual-write controllers decide on such requests"
 
 
 def has_no_way(key: str, value: object) -> bool:

@@ -173,7 +173,7 @@ class Inspections:
         outside = self._settings.bounds.outside(inventory)
         inside = [each for each in inventory.controllers if each.node_id not in outside]
         files = [word for each in inside for word in ("--controllers", each.properties)]
-        result = await self._run("check", "-z", inventory.zookeeper, *files)
+        result = await self._run("check", "-z", inventory.zookeeper, *files, "--engine", inventory.engine)
         faults = await asyncio.to_thread(file_faults, inventory, outside)
         found = result.document if isinstance(result.document, dict) else {}
         document = {

@@ -176,7 +176,7 @@ def _going_back(facts: ChangeFacts, restarts: Sequence[Restart]) -> GoingBack:
 def _now(facts: ChangeFacts, restarts: Sequence[Restart]) -> WayBackNow:
     road = facts.observed.road
     back = None if road is None else road.back
-    undo = undo_of(facts.snapshot.phase, back, facts.observed.later, road)
+    undo = undo_of(facts.snapshot.phase, back, facts.observed.later, road, facts.snapshot.engine)
     verdict = readiness(facts.snapshot.phase, facts.observed) if back is not None else _verdict_of_rollback(facts)
     seconds = None if back is None or back.total_s is None else round(back.total_s, 1)
     consent = None if back is None else back.consent
@@ -196,7 +196,7 @@ def _now(facts: ChangeFacts, restarts: Sequence[Restart]) -> WayBackNow:
 
 def _verdict_of_rollback(facts: ChangeFacts) -> Verdict | None:
     """Of the step back that people may take from here; None where there is none."""
-    edges = next_edges(facts.snapshot.phase)
+    edges = next_edges(facts.snapshot.phase, facts.snapshot.engine)
     edge = edges.get(Trigger.ROLL_BACK) or edges.get(Trigger.ABORT)
     return None if edge is None else edge.gate(facts.observed)
 

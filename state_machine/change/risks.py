@@ -229,7 +229,7 @@ def _passed_by_hand(facts: ChangeFacts, restarts: Sequence[Restart]) -> list[str
 
 def _conditions(facts: ChangeFacts) -> Iterator[str]:
     """Of the next step forward: what is not True now."""
-    edge = next_edges(facts.snapshot.phase).get(Trigger.ADVANCE)
+    edge = next_edges(facts.snapshot.phase, facts.snapshot.engine).get(Trigger.ADVANCE)
     if edge is None:
         return
     for each in edge.gate(facts.observed).conditions:
@@ -252,6 +252,6 @@ def _undo(facts: ChangeFacts) -> Iterator[str]:
     phase = facts.snapshot.phase
     road = facts.observed.road
     later = facts.observed.later
-    undo = undo_of(phase, None if road is None else road.back, later, road)
+    undo = undo_of(phase, None if road is None else road.back, later, road, facts.snapshot.engine)
     if undo.command and not is_irreversible(phase, later, road):
         yield f"the undo from here was not tried: {undo.command}"

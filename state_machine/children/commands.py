@@ -38,7 +38,11 @@ class Result:
 
 
 def give_way(group: int) -> None:
-    """The processes of this group give way to looks, and never get a higher priority than this process has."""
+    """The processes of this group give way to looks, and never get a higher priority than this process has.
+
+    Where the kernel groups processes by session (`sched_autogroup_enabled`), that counts inside their session alone.
+    The session's own priority stays as it is: on a machine without a free core a lowered one would hardly run at all.
+    """
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, group, max(CHILDREN_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 

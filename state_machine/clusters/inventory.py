@@ -22,6 +22,7 @@ from migrator.findings.service import GATES_NOT_PAUSED
 from migrator.model.connect_string import chroot_of, place_of, servers_of
 from migrator.node.config.properties import NodeConfig, read_config
 from migrator.node.log.storage import RetiredMark, read_meta_properties
+from state_machine.facts.engines import ControllerEngine
 
 
 class ControllerEntry(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class BrokerEntry(msgspec.Struct, frozen=True):
 
 
 class ClusterInventory(msgspec.Struct, frozen=True):
-    """zookeeper: connect string with chroot. audit_engine: "spark" or "quick"."""
+    """zookeeper: connect string with chroot. audit_engine: "spark" or "quick". engine: whose controllers take over."""
 
     name: str
     zookeeper: str
@@ -58,6 +59,12 @@ class ClusterInventory(msgspec.Struct, frozen=True):
     controllers: tuple[ControllerEntry, ...]
     brokers: tuple[BrokerEntry, ...] = ()
     audit_engine: str = "spark"
+    engine: ControllerEngine = ControllerEngine.OURS
+
+    @property
+    def has_stock(self) -> bool:
+        """Kafka's own controllers take over; none of ours ever runs."""
+        return self.engine is ControllerEngine.STOCK
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -76,7 +83,9 @@ def _fault(inventory: ClusterInventory, entry: ControllerEntry) -> Occurrence | 
         file = Path(entry.properties)
         if file.exists() and not file.is_file():
             raise OSError(errno.EINVAL, "it is no regular file", entry.properties)  # a pipe would be waited for
-        config = read_config(Path(entry.properties))
+        config = read_config(Path(entry.properties), stock=inventory.has_stock)
+        if inventory.has_stock:
+            return _contradiction(inventory, entry, config)
         if entry.is_remote:
             return _contradiction(inventory, entry, config)
         read_meta_properties(config.metadata_log_dir)
@@ -91,9 +100,9 @@ def _fault(inventory: ClusterInventory, entry: ControllerEntry) -> Occurrence | 
 
 
 def _contradiction(inventory: ClusterInventory, entry: ControllerEntry, config: NodeConfig) -> Occurrence | None:
-    if config.gates != "pause":
+    if config.gates != "pause" and not inventory.has_stock:
         return GATES_NOT_PAUSED.found(file=entry.properties, value=config.gates)
-    if not config.migration_enabled:
+    if not config.migration_enabled and not inventory.has_stock:
         reason = "zookeeper.metadata.migration.enable is not true"
         return CONTROLLER_FILES_DISAGREE.found(file=entry.properties, reason=reason)
     if config.node_id != entry.node_id:

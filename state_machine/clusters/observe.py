@@ -49,6 +49,7 @@ NO_ANSWER: Final = ("", ZOOKEEPER_UNREACHABLE.code, ZOOKEEPER_LOST.code, ZOOKEEP
 
 Another code does not tell whether the ensemble would answer, as that of a login or a certificate of this side.
 """
+NO_CONTROL_PORT: Final = "a stock controller, which has no control port"
 GAPS_KEPT: Final = 50
 """A migration has a handful; a cluster in trouble must not make its rows grow."""
 
@@ -339,7 +340,7 @@ class ClusterObserver:
         ensemble = await self._ensemble(migration_id, inventory.zookeeper)
         zookeeper, controllers, log = await asyncio.gather(
             _given(earlier.zookeeper) if earlier is not None else ensemble.look(inventory.node_ids),
-            asyncio.gather(*(self._look_at(entry) for entry in inventory.controllers)),
+            asyncio.gather(*(self._look_at(entry, inventory) for entry in inventory.controllers)),
             self._look_at_log(inventory, migration_id) if with_log or joining else _nothing(),
         )
         if joining and log is not None:
@@ -400,7 +401,9 @@ class ClusterObserver:
         self._ensembles[migration_id] = (connect, made)
         return made
 
-    async def _look_at(self, entry: ControllerEntry) -> ControllerObservation:
+    async def _look_at(self, entry: ControllerEntry, inventory: ClusterInventory) -> ControllerObservation:
+        if inventory.has_stock:
+            return ControllerObservation(entry.node_id, problem=NO_CONTROL_PORT)
         try:
             pid, status = await self._control.status(entry)
         except FindingError as error:
@@ -511,7 +514,7 @@ def first_config(inventory: ClusterInventory) -> NodeConfig:
     trouble: FindingError | None = None
     for entry in inventory.controllers:
         try:
-            return read_config(Path(entry.properties))
+            return read_config(Path(entry.properties), stock=inventory.has_stock)
         except FindingError as error:
             trouble = error
     assert trouble is not None, "an inventory names at least one controller"

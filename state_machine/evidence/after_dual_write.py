@@ -24,6 +24,7 @@ from state_machine.evidence.file_watch import restart_occurrences
 from state_machine.facts.accepted import Limits
 from state_machine.facts.approvals import ApprovalNow
 from state_machine.facts.canary import CanaryFact
+from state_machine.facts.engines import ControllerEngine
 from state_machine.finish import give_up
 from state_machine.finish.before_finalize import gate_since, is_waiting
 from state_machine.policy.fleet_evidence import (
@@ -38,7 +39,7 @@ from state_machine.policy.fleet_evidence import (
     VoterObserved,
 )
 from state_machine.policy.gates import Holder
-from state_machine.policy.phase_table import PHASES, WAY_FORWARD, phases_where
+from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.policy.phases import Phase
 from state_machine.rollback.plan import way_back
 from state_machine.rows.documents import (
@@ -66,10 +67,10 @@ def fleet_evidence(snapshot: Snapshot, now: float) -> FleetEvidence | None:
     """None before dual-write, but for brokers that join and that an inventory file names, and in a rollback that the
     driver carries out alone. In AUDIT, what a rollback loses, and nothing else.
     """
-    if snapshot.phase is Phase.AUDIT:
+    if snapshot.phase is Phase.AUDIT and not snapshot.inventory.has_stock:
         not_read = "it is not read in AUDIT"
         return FleetEvidence(fleet_problem=not_read, log_problem=not_read, back=way_back(snapshot, now))
-    if not (PHASES[snapshot.phase].operated or snapshot.led_back) or _is_without_fleet(snapshot):
+    if not (snapshot.phase_row.operated or snapshot.led_back) or _is_without_fleet(snapshot):
         return None
     look = snapshot.observation
     log = LogObservation() if look is None else look.log
@@ -189,7 +190,7 @@ def _replacing(look: Observation) -> tuple[tuple[str, str], ...] | None:
 
 def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...]:
     silent = {} if snapshot.observation is None else snapshot.observation.silent()
-    whole = {each.node_id for each in snapshot.nodes_of(Roll.STOCK) if each.step == RollStep.WHOLE}
+    whole = {each.node_id for each in snapshot.stock_rows if each.step == RollStep.WHOLE}
     replaced = whole & snapshot.replaced
     committed = log.high_watermark > log.migration_at
     found = []
@@ -252,7 +253,7 @@ def _change(found: Occurrence) -> RestartChange:
 
 def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
     soak = document(snapshot, SOAK, SoakDocument)
-    if soak is None or not PHASES[snapshot.phase].soaked:
+    if soak is None or not snapshot.phase_row.soaked:
         return None
     age = max(now - soak.began, 0.0) if soak.counted is None else soak.counted.seconds
     last = max((each.changed_at for each in snapshot.nodes_of(Roll.SOAK)), default=soak.began)
@@ -289,15 +290,16 @@ def _levels(snapshot: Snapshot, log: LogObservation, now: float) -> LevelsObserv
     return LevelsObserved(answers.finalized, ranges, tuple(unknown), age)
 
 
-def next_phase(phase: Phase) -> Phase:
+def next_phase(phase: Phase, engine: ControllerEngine = ControllerEngine.OURS) -> Phase:
     """On the way forward; the last one stays."""
-    at = WAY_FORWARD.index(phase) if PHASES[phase].forward else len(WAY_FORWARD) - 1
-    return WAY_FORWARD[min(at + 1, len(WAY_FORWARD) - 1)]
+    forward = phases_where(lambda row: row.forward, engine)
+    at = forward.index(phase) if PHASES[phase].forward else len(forward) - 1
+    return forward[min(at + 1, len(forward) - 1)]
 
 
 def _backed_up(snapshot: Snapshot, now: float) -> float | None:
     """The newest one for the next step, taken since this phase began."""
-    wanted = Phase.FINALIZING if is_waiting(snapshot) else next_phase(snapshot.phase)
+    wanted = Phase.FINALIZING if is_waiting(snapshot) else next_phase(snapshot.phase, snapshot.engine)
     taken = [each.seen_at for each in snapshot.backups if each.kind == "gate" and each.phase == wanted]
     newest = max(taken, default=None)
     return None if newest is None or newest < gate_since(snapshot) else max(now - newest, 0.0)

@@ -37,7 +37,6 @@ from migrator.findings.road import CONTROLLER_WITHOUT_TIERS, FILE_DRIFTED, FILES
 from migrator.fleet.connections.many import read_ahead
 from migrator.fleet.files import checksum_of, predecessor_path
 from migrator.fleet.guard import Proof, guard_proof
-from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FLAG, FileKind, render
 from migrator.fleet.repeatable import gave_no_answer
@@ -58,7 +57,6 @@ from state_machine.nodes.fleet import Fleet, FleetNode, waivers_in
 from state_machine.nodes.readings import NodeReading, NodeReadings
 from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll
 from state_machine.policy.freshness import CEILING_S, limit_s
-from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.policy.rolls import ROLLS
 from state_machine.rollback.previous_file import is_kept
@@ -139,7 +137,11 @@ def _ask(snapshot: Snapshot, node: FleetNode) -> NodeFiles:
 
 
 def _is_guarded(snapshot: Snapshot) -> bool:
-    return PHASES[snapshot.phase].guarded or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
+    """With Kafka's own controllers from before their first start on."""
+    row = snapshot.phase_row
+    if row.guarded or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced)):
+        return True
+    return snapshot.inventory.has_stock and not row.no_return
 
 
 def _compared(
@@ -272,7 +274,7 @@ def _refused(snapshot: Snapshot, fleet: Fleet, node: FleetNode, written: Documen
     before it in the order would be restarted, and its own restart would fail when its turn comes.
     """
     yield from forbidding_findings(written, node.id, _controllers_side(snapshot))
-    rendered = render(node.role, written, FileKind.MIGRATION, wanted_of(fleet.inventory, node.node))
+    rendered = render(node.role, written, FileKind.MIGRATION, fleet.wanted(node))
     for each in rendered.findings:
         if each.finding.severity is Severity.BLOCKS and each.code != BROKER_SETTING_FORBIDS.code:
             yield each
@@ -283,7 +285,8 @@ def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:
     look = snapshot.observation
     level = (look.log.metadata_version or None) if look is not None and look.log.known else None
     try:
-        config = read_config(Path(snapshot.inventory.controllers[0].properties))
+        file = Path(snapshot.inventory.controllers[0].properties)
+        config = read_config(file, stock=snapshot.inventory.has_stock)
     except FindingError:
         return replace(NOT_KNOWN, chroot=chroot_of(snapshot.inventory.zookeeper), level=level)
     return replace(controller_settings(config), level=level)
@@ -291,7 +294,7 @@ def _controllers_side(snapshot: Snapshot) -> ControllerFileSettings:
 
 def _written(snapshot: Snapshot, node: FleetNode) -> JournalRow | None:
     """Its row, where a way back needs its previous file."""
-    if not PHASES[snapshot.phase].keeps_previous_files:
+    if not snapshot.phase_row.keeps_previous_files:
         return None
     rows = snapshot.nodes_of(Roll.KRAFT if node.role == BROKERS else Roll.STOCK)
     for row in rows:
@@ -356,8 +359,8 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
             CONTROLLER_WITHOUT_TIERS.found(node=each.node, path=each.said, brokers=brokers)
             for each in files.without_tiers
         ]
-    if PHASES[snapshot.phase].may_have_stock:
-        stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
+    if snapshot.phase_row.may_have_stock:
+        stock = [row for row in snapshot.stock_rows if row.node_id in snapshot.replaced]
         whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}
         found += [
             FLAG_REMOVED_EARLY.found(node=node, path=whole[node].path) for node in files.without_flag if node in whole
@@ -433,7 +436,7 @@ def _meant(fleet: Fleet, node: FleetNode, applied: Applied) -> Mapping[str, str]
     """What the migration makes of the settings that it runs with. A secret is not known, and no rule is about one."""
     running = {key: value for key, value in applied.static.items() if value is not None}
     document = Document(node.path, ()).with_values(running)
-    return render(BROKERS, document, FileKind.MIGRATION, wanted_of(fleet.inventory, node.node)).document.values
+    return render(BROKERS, document, FileKind.MIGRATION, fleet.wanted(node)).document.values
 
 
 def restart_occurrences(document: RestartsDocument | None) -> tuple[Occurrence, ...]:

@@ -13,14 +13,17 @@ from dataclasses import replace
 from typing import Final
 
 from migrator.control_api.operations import DriverOperation
+from migrator.control_api.states import State
 from migrator.control_api.status import BrokerStatus, ControllerStatus, DriverStatus, DualWriteStatus
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_PASSED
+from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits.audit_schedule import scheduled_audits
 from state_machine.clusters.observe import Observation
 from state_machine.evidence.after_dual_write import fleet_evidence
 from state_machine.evidence.later_seen import later_seen
+from state_machine.evidence.stock_driver import brokers_of_stock, stock_driver
 from state_machine.finish.before_finalize import is_begun
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
 from state_machine.policy.phase_table import PHASES
@@ -38,6 +41,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
     """What is known at `now`."""
     known = Evidence(
         observation_age_s=None,
+        engine=snapshot.engine,
         paused=snapshot.migration.paused,
         controllers=snapshot.inventory.node_ids,
         silent=dict.fromkeys(snapshot.inventory.node_ids, "not observed yet"),
@@ -54,7 +58,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
     )
     look = snapshot.observation
     if look is None:
-        return known
+        return replace(known, silent={}) if snapshot.inventory.has_stock else known
     known = replace(
         known,
         observation_age_s=_age(now, look.at),
@@ -66,6 +70,8 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         committed_migration=_committed(look),
         log_in_migration=look.log_in_migration,
     )
+    if snapshot.inventory.has_stock:
+        return _with_stock(known, look)
     status = None if look.active is None else look.active.status
     if status is None or status.driver is None:
         return known if look.answering is None else replace(known, driver_reason="no controller that answers leads")
@@ -98,6 +104,18 @@ def _with_driver(known: Evidence, status: ControllerStatus, driver: DriverStatus
     )
 
 
+def _with_stock(known: Evidence, look: Observation) -> Evidence:
+    """What is seen of Kafka's own controllers stands in the place of what a driver of ours tells."""
+    driver = stock_driver(look)
+    return replace(
+        known,
+        driver_state=driver.state,
+        driver_reason=driver.reason,
+        can_roll_back=driver.state == State.DUAL_WRITE,
+        log_in_migration=look.log.known and look.log.migration == MigrationState.MIGRATION.name,
+    )
+
+
 def _lagging(dual_write: DualWriteStatus) -> tuple[int, int, float] | None:
     """None: the mirror is made anew just now."""
     partitions = dual_write.lagging_partitions
@@ -113,6 +131,8 @@ def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:
 def brokers_seen(snapshot: Snapshot) -> tuple[BrokerObservation, ...]:
     """Everybody who should be there: brokers of the inventory, of ZooKeeper, and of the controllers."""
     look = snapshot.observation
+    if snapshot.inventory.has_stock and look is not None:
+        return brokers_of_stock(look, tuple(each.id for each in snapshot.inventory.brokers))
     status = None if look is None or look.answering is None else look.answering.status
     registered = {} if status is None else {each.id: each for each in status.brokers}
     live = () if look is None else look.zookeeper.brokers

@@ -169,7 +169,7 @@ class SoakActs:
     def _list_snapshots(self, snapshot: Snapshot) -> dict[str, Any]:
         """Those that end behind where the log was when stock started on it."""
         fleet = self._fleets.fleet(snapshot.migration.name)
-        began = {row.node_id: row.log_end for row in snapshot.nodes_of(Roll.STOCK)}
+        began = {row.node_id: row.log_end for row in snapshot.stock_rows}
         newest: dict[str, int] = {}
         not_listed = []
         calls = self._hosts.calls(snapshot.id)

@@ -18,8 +18,7 @@ from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.fleet.files import predecessor_path, read_present
 from migrator.fleet.properties_file import Document, parse_properties
 from state_machine.nodes.fleet import FleetNode
-from state_machine.policy.fleet_evidence import CONTROLLERS, Roll
-from state_machine.policy.phase_table import PHASES
+from state_machine.policy.fleet_evidence import CONTROLLERS
 from state_machine.rows.store import Snapshot
 
 KEYS_SHOWN: Final = 5
@@ -28,7 +27,7 @@ KEYS_SHOWN: Final = 5
 def differing_files(snapshot: Snapshot, node: FleetNode, present: Document) -> tuple[Occurrence, ...]:
     """() for a broker, and where both are the same. Blocks on disk and host. present: as its host has it now."""
     entry = next((each for each in snapshot.inventory.controllers if each.node_id == node.id), None)
-    if node.role != CONTROLLERS or entry is None or not PHASES[snapshot.phase].compares_inventories:
+    if node.role != CONTROLLERS or entry is None or not snapshot.phase_row.compares_inventories:
         return ()
     found = {"node": node.name, "path": node.path, "other": entry.properties}
     try:
@@ -47,7 +46,7 @@ def differing_files(snapshot: Snapshot, node: FleetNode, present: Document) -> t
 
 def _of_before(snapshot: Snapshot, node: FleetNode) -> Document | None:
     """What stock's file was rendered from; None where stock has none yet, or where nobody can read it."""
-    row = next((each for each in snapshot.nodes_of(Roll.STOCK) if each.node_id == node.id), None)
+    row = next((each for each in snapshot.stock_rows if each.node_id == node.id), None)
     if row is None or not row.rendered_from:
         return None
     try:

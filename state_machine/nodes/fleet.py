@@ -23,7 +23,7 @@ from migrator.fleet.actuators import actuator_for, transfer_findings
 from migrator.fleet.by_others import ByOthers
 from migrator.fleet.files import Present
 from migrator.fleet.inventory import Inventory, Node, parse_inventory, require_inventory, wanted_of
-from migrator.fleet.render import FileKind, Rendered, render
+from migrator.fleet.render import FileKind, Rendered, Wanted, render
 from migrator.fleet.templates import owned_content
 from state_machine.facts.accepted import WaiverFact
 from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS
@@ -62,12 +62,16 @@ class FleetNode:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All nodes of one inventory file. digest: SHA-256 of that file. unproven: Z2K-7043 of its templates."""
+    """All nodes of one inventory file. digest: SHA-256 of that file. unproven: Z2K-7043 of its templates.
+
+    has_stock: Kafka's own controllers take over (`engine: stock`).
+    """
 
     inventory: Inventory
     nodes: tuple[FleetNode, ...]
     digest: str
     unproven: tuple[Occurrence, ...] = ()
+    has_stock: bool = False
 
     def of(self, role: str) -> tuple[FleetNode, ...]:
         return tuple(each for each in self.nodes if each.role == role)
@@ -75,7 +79,7 @@ class Fleet:
     def node(self, role: str, node_id: int) -> FleetNode | None:
         return next((each for each in self.nodes if (each.role, each.id) == (role, node_id)), None)
 
-    def of_cluster(self, cluster_id: str | None) -> Fleet:
+    def of_cluster(self, cluster_id: str | None, *, has_stock: bool = False) -> Fleet:
         """Where persons act, they have to say of which cluster the host is. None: it is not known."""
         nodes = [
             replace(each, actuator=replace(each.actuator, cluster_id=cluster_id or ""))
@@ -83,12 +87,16 @@ class Fleet:
             else each
             for each in self.nodes
         ]
-        return replace(self, nodes=tuple(nodes))
+        return replace(self, nodes=tuple(nodes), has_stock=has_stock)
+
+    def wanted(self, node: FleetNode) -> Wanted:
+        """What its files have to say."""
+        return replace(wanted_of(self.inventory, node.node), stock=self.has_stock)
 
     def render(self, node: FleetNode, present: Present, kind: FileKind, *, passwords_encoded: bool = False) -> Rendered:
         """Raises the first finding that forbids to write it. passwords_encoded: also where the inventory does not say
         so."""
-        wanted = wanted_of(self.inventory, node.node)
+        wanted = self.wanted(node)
         wanted = replace(wanted, passwords_encoded=wanted.passwords_encoded or passwords_encoded)
         return render(node.role, present.document, kind, wanted).require()
 

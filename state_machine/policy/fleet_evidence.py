@@ -25,12 +25,14 @@ from state_machine.policy.freshness import FLOOR_S
 class Roll(StrEnum):
     """The rolling restarts of a migration, by what they do.
 
+    BEGIN: Kafka's own controllers start for the first time (`engine: stock`).
     JOIN: brokers get the migration settings. KRAFT: brokers go into KRaft mode. STOCK: stock controllers take the place
     of ours. SOAK: stock controllers restart as they are. FINAL: stock controllers restart without the migration flag.
     OURS: our controllers take the place of stock again. BACK: brokers go back into ZooKeeper mode. ORIGINAL: after the
     claim is gone, brokers get their file from before the migration.
     """
 
+    BEGIN = "begin"
     JOIN = "join"
     KRAFT = "kraft"
     STOCK = "stock"

@@ -27,6 +27,7 @@ from migrator.findings.service import (
 )
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.model.verdict import Condition, Verdict
+from state_machine.facts.engines import ControllerEngine
 from state_machine.policy.audit_observations import ScheduledAudits, last_audit
 from state_machine.policy.fleet_evidence import FleetEvidence, Roll
 from state_machine.policy.later import NO_LATER, LaterObserved, dual_write_goes_on, no_later_kafka
@@ -123,9 +124,11 @@ class Evidence:
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     road: what is known of the way from dual-write on; None before it.
     later: nodes that run a Kafka without ZooKeeper.
+    engine: whose controllers take over; of stock, `driver_state` is what log and ZooKeeper show.
     """
 
     observation_age_s: float | None
+    engine: ControllerEngine = ControllerEngine.OURS
     paused: str | None = None
     controllers: tuple[int, ...] = ()
     silent: Mapping[int, str] = field(default_factory=dict)

@@ -8,10 +8,11 @@ Rules: no other module lists phases (tests/unit/test_phase_lists.py). What follo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from state_machine.facts.engines import ControllerEngine
 from state_machine.policy import undo_texts
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phases import Phase
@@ -65,6 +66,7 @@ class PhaseRow:
     soaked: the record of the soak counts.
     approval: what another person approves before a step here, in words; empty: nothing.
     no_return: nothing leads back; in FINALIZING from the first start of a controller without the migration flag on.
+    reads_fleet: files of the nodes are read, and nothing is restarted yet.
     rests_on: purposes of the audits that the step to it rests on; the last one of each is kept.
     does: what `advance` to it does, for people.
     risk: of the phase, for the change report.
@@ -84,6 +86,7 @@ class PhaseRow:
     soaked: bool = False
     approval: str = ""
     no_return: bool = False
+    reads_fleet: bool = False
     rests_on: tuple[str, ...] = ()
     does: str = ""
     risk: PhaseRisk | None = None
@@ -121,7 +124,7 @@ class PhaseRow:
     @property
     def operated(self) -> bool:
         """On the way forward, and nodes may be restarted, or were."""
-        return self.forward and self.has_journal
+        return self.forward and (self.has_journal or self.reads_fleet)
 
     @property
     def has_journal(self) -> bool:
@@ -337,10 +340,89 @@ PHASES: Final[Mapping[Phase, PhaseRow]] = {
     Phase.ROLLED_BACK: PhaseRow(stage=PhaseStage.OVER, undo=undo_texts.NOTHING, wanted=_NOTHING_YET, forward=False),
 }
 
+_STOCK: Final = WantedModes(ZOOKEEPER_MODE, Voters.STOCK)
+_BEFORE_STOCK: Final = replace(undo_texts.BEFORE, does="`zk2kraft rollback` stops the stock controllers")
 
-def phases_where(holds: Callable[[PhaseRow], bool]) -> tuple[Phase, ...]:
+_OF_STOCK: Final[Mapping[Phase, PhaseRow]] = {
+    Phase.CREATED: PHASES[Phase.CREATED],
+    Phase.PREFLIGHT: replace(PHASES[Phase.PREFLIGHT], reads_fleet=True),
+    Phase.QUORUM: replace(
+        PHASES[Phase.QUORUM],
+        undo=_BEFORE_STOCK,
+        wanted=_STOCK,
+        rolls=(Roll.BEGIN,),
+        does="The service writes the files of the stock controllers, formats their directories and starts them behind "
+        "their guard. They wait for the brokers, which do not know them yet.",
+    ),
+    Phase.BROKERS_JOINING: replace(
+        PHASES[Phase.BROKERS_JOINING],
+        undo=_BEFORE_STOCK,
+        wanted=_STOCK,
+        does="The service restarts every broker but the last with the migration settings, one at a time. Brokers stay "
+        "in ZooKeeper mode. The last one is held: stock copies as soon as it has registered.",
+    ),
+    Phase.READY: replace(
+        PHASES[Phase.READY],
+        undo=_BEFORE_STOCK,
+        wanted=_STOCK,
+        rolls=(Roll.JOIN,),
+        restarts_brokers=True,
+        backup=True,
+    ),
+    Phase.TAKEOVER: replace(
+        PHASES[Phase.TAKEOVER],
+        undo=undo_texts.STOCK_WINDOW,
+        wanted=_STOCK,
+        rolls=(Roll.JOIN,),
+        restarts_brokers=True,
+        rests_on=("rehearsal",),
+        does="The service restarts the last broker. As soon as it has registered, stock claims the controllership, "
+        "copies ZooKeeper and commits. Nothing can be compared before that commit: the audit comes right after it.",
+        risk=PhaseRisk(
+            "stock commits its copy before anybody has compared it",
+            "a rehearsal was audited before, the copy is audited at once, and `zk2kraft rollback` leads back",
+            "docs/stock-engine.md",
+        ),
+    ),
+    Phase.COPY: replace(PHASES[Phase.COPY], undo=undo_texts.STOCK_WINDOW, wanted=_STOCK, rolls=(Roll.JOIN,)),
+    Phase.AUDIT: replace(
+        PHASES[Phase.AUDIT],
+        undo=undo_texts.STOCK_ENGINE,
+        wanted=_STOCK,
+        goes_back=GoesBack.LED,
+        rolls=(Roll.JOIN,),
+    ),
+    Phase.DUAL_WRITE: replace(
+        PHASES[Phase.DUAL_WRITE], undo=undo_texts.STOCK_ENGINE, wanted=_STOCK, goes_back=GoesBack.LED
+    ),
+    Phase.ROLLING_BROKERS: replace(
+        PHASES[Phase.ROLLING_BROKERS],
+        undo=undo_texts.STOCK_ENGINE,
+        wanted=WantedModes(EITHER_MODE, Voters.STOCK),
+    ),
+    Phase.SOAK: replace(PHASES[Phase.SOAK], undo=undo_texts.STOCK_ENGINE),
+    Phase.FINALIZING: PHASES[Phase.FINALIZING],
+    Phase.COMPLETED: PHASES[Phase.COMPLETED],
+    Phase.ROLLING_BACK: replace(
+        PHASES[Phase.ROLLING_BACK],
+        wanted=WantedModes(EITHER_MODE, Voters.NONE),
+        rolls=(Roll.BACK, Roll.ORIGINAL),
+    ),
+    Phase.ROLLED_BACK: PHASES[Phase.ROLLED_BACK],
+}
+
+ROWS: Final[Mapping[ControllerEngine, Mapping[Phase, PhaseRow]]] = {
+    ControllerEngine.OURS: PHASES,
+    ControllerEngine.STOCK: _OF_STOCK,
+}
+"""By whose controllers take over. With stock no phase replaces controllers, and none aborts a window."""
+
+
+def phases_where(
+    holds: Callable[[PhaseRow], bool], engine: ControllerEngine = ControllerEngine.OURS
+) -> tuple[Phase, ...]:
     """In the order of the table: those forward as they follow each other, then those of the ways back."""
-    return tuple(phase for phase, row in PHASES.items() if holds(row))
+    return tuple(phase for phase, row in ROWS[engine].items() if holds(row))
 
 
 def row_of(name: str) -> PhaseRow | None:
@@ -351,5 +433,8 @@ def row_of(name: str) -> PhaseRow | None:
 WAY_FORWARD: Final = phases_where(lambda row: row.forward)
 """The way to the end, as a timeline shows it."""
 
-PHASE_OF: Final[Mapping[Roll, Phase]] = {roll: phase for phase, row in PHASES.items() for roll in row.rolls}
+PHASE_OF: Final[Mapping[Roll, Phase]] = {
+    **{roll: phase for phase, row in _OF_STOCK.items() for roll in row.rolls},
+    **{roll: phase for phase, row in PHASES.items() for roll in row.rolls},
+}
 """Where each rolling restart belongs."""

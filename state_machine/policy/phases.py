@@ -18,6 +18,7 @@ from typing import Final
 
 from migrator.control_api.operations import DriverOperation
 from migrator.findings.service import NOT_POSSIBLE_HERE
+from state_machine.facts.engines import ControllerEngine
 from state_machine.policy.finalize_gates import finalize_may_be_given_up
 from state_machine.policy.gates import (
     Gate,
@@ -35,6 +36,7 @@ from state_machine.policy.gates import (
 )
 from state_machine.policy.gates_back import (
     brokers_may_return,
+    claim_is_gone,
     cluster_has_returned,
     cluster_may_return,
     controllers_may_return,
@@ -49,6 +51,18 @@ from state_machine.policy.gates_forward import (
     may_raise_version,
     may_replace_controllers,
     may_roll_brokers,
+)
+from state_machine.policy.stock_gates import (
+    all_but_the_last_have_joined,
+    copy_of_stock_is_proven,
+    last_broker_is_back,
+    last_broker_may_restart,
+    may_join_stock,
+    may_soak_stock,
+    stock_files_are_clean,
+    stock_has_formed,
+    stock_is_unclaimed,
+    stock_may_return,
 )
 
 
@@ -244,6 +258,52 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.ROLLING_BACK, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
 }
 
+_OF_STOCK: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
+    (Phase.CREATED, Trigger.ADVANCE): Edge(Phase.PREFLIGHT, gate=may_begin),
+    (Phase.PREFLIGHT, Trigger.ADVANCE): Edge(Phase.QUORUM, gate=stock_files_are_clean),
+    (Phase.QUORUM, Trigger.QUORUM_FORMED): Edge(Phase.BROKERS_JOINING, gate=stock_has_formed),
+    (Phase.BROKERS_JOINING, Trigger.ADVANCE): Edge(Phase.BROKERS_JOINING, gate=may_join_stock),
+    # Kafka copies by itself as soon as the last broker has registered: that one is held until somebody requests it
+    (Phase.BROKERS_JOINING, Trigger.BROKERS_JOINED): Edge(Phase.READY, gate=all_but_the_last_have_joined),
+    (Phase.READY, Trigger.ADVANCE): Edge(Phase.TAKEOVER, gate=last_broker_may_restart),
+    (Phase.TAKEOVER, Trigger.ABORT): Edge(Phase.READY, gate=last_broker_is_back),
+    # what the log and ZooKeeper show, whoever restarted the last broker
+    (Phase.BROKERS_JOINING, Trigger.TAKEOVER_BEGAN): Edge(Phase.TAKEOVER, gate=always),
+    (Phase.READY, Trigger.TAKEOVER_BEGAN): Edge(Phase.TAKEOVER, gate=always),
+    (Phase.TAKEOVER, Trigger.EPOCH_CLAIMED): Edge(Phase.COPY, gate=always),
+    (Phase.COPY, Trigger.COPIED): Edge(Phase.AUDIT, gate=always),
+    (Phase.AUDIT, Trigger.BROKERS_UPDATED): Edge(Phase.DUAL_WRITE, gate=copy_of_stock_is_proven),
+    (Phase.DUAL_WRITE, Trigger.ADVANCE): Edge(Phase.ROLLING_BROKERS, gate=may_roll_brokers),
+    # no controller of ours is there to be replaced
+    (Phase.ROLLING_BROKERS, Trigger.ADVANCE): Edge(Phase.SOAK, gate=may_soak_stock),
+    (Phase.SOAK, Trigger.ADVANCE): Edge(Phase.FINALIZING, gate=finalize_evidence),
+    (Phase.FINALIZING, Trigger.FINALIZED): Edge(Phase.COMPLETED, gate=finalize_is_committed),
+    (Phase.FINALIZING, Trigger.ABORT): Edge(Phase.SOAK, gate=finalize_may_be_given_up),
+    (Phase.COMPLETED, Trigger.RAISE_VERSION): Edge(Phase.COMPLETED, gate=may_raise_version),
+    # the way back before the claim: stock is stopped
+    **{
+        (phase, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=stock_is_unclaimed)
+        for phase in (Phase.CREATED, Phase.PREFLIGHT, Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY)
+    },
+    # and after it: brokers into ZooKeeper mode, stock is stopped, the claim is taken away
+    **{
+        (phase, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=stock_may_return)
+        for phase in (Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
+    },
+    **{
+        (phase, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=cluster_has_returned)
+        for phase in (Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
+    },
+    (Phase.ROLLING_BACK, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=claim_is_gone),
+}
+"""The same way with Kafka's own controllers. Nothing here asks a driver: what stock does is seen, not requested."""
+
+STEPS: Final[Mapping[ControllerEngine, Mapping[tuple[Phase, Trigger], Edge]]] = {
+    ControllerEngine.OURS: TRANSITIONS,
+    ControllerEngine.STOCK: _OF_STOCK,
+}
+"""By whose controllers take over."""
+
 
 def word_of(trigger: Trigger) -> str:
     """As people read it: the command, or what happened."""
@@ -261,26 +321,31 @@ def driver_may_roll_back(phase: Phase) -> bool:
     return phase is Phase.ROLLING_BACK or (phase, Trigger.ROLLBACK_BEGAN) in TRANSITIONS
 
 
-def next_edges(phase: Phase) -> dict[Trigger, Edge]:
+def next_edges(phase: Phase, engine: ControllerEngine = ControllerEngine.OURS) -> dict[Trigger, Edge]:
     """Every edge that leaves a phase, in the order of the table."""
-    return {trigger: edge for (start, trigger), edge in TRANSITIONS.items() if start is phase}
+    return {trigger: edge for (start, trigger), edge in STEPS[engine].items() if start is phase}
 
 
-def possible(phase: Phase) -> tuple[str, ...]:
+def possible(phase: Phase, engine: ControllerEngine = ControllerEngine.OURS) -> tuple[str, ...]:
     """What people may ask for here, in the words of the command line."""
-    return tuple(PEOPLE[trigger] for trigger in next_edges(phase) if trigger in PEOPLE)
+    return tuple(PEOPLE[trigger] for trigger in next_edges(phase, engine) if trigger in PEOPLE)
 
 
-def look_up(phase: Phase, trigger: Trigger, to: Phase | None = None) -> Edge:
+def look_up(
+    phase: Phase,
+    trigger: Trigger,
+    to: Phase | None = None,
+    engine: ControllerEngine = ControllerEngine.OURS,
+) -> Edge:
     """The edge, or a refusal by name.
 
     to: where the asker expects to arrive; READY's advance may name any phase that it leads through.
 
     Raises Z2K-4003 when the table has no such step.
     """
-    edge = TRANSITIONS.get((phase, trigger))
+    edge = STEPS[engine].get((phase, trigger))
     operation = PEOPLE.get(trigger, trigger.value)
-    here = ", ".join(possible(phase)) or "nothing"
+    here = ", ".join(possible(phase, engine)) or "nothing"
     if edge is None:
         raise NOT_POSSIBLE_HERE.error(operation=operation, phase=phase, possible=here)
     if to is not None and to not in leads_to(edge):
@@ -311,7 +376,7 @@ def leads_to(edge: Edge) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-def way(start: Phase, end: Phase) -> tuple[Trigger, ...] | None:
+def way(start: Phase, end: Phase, engine: ControllerEngine = ControllerEngine.OURS) -> tuple[Trigger, ...] | None:
     """The shortest way that needs no order of a person, () when already there, None when there is none.
 
     Taken when steps in between were not seen: the service was down, or a controller's history began anew.
@@ -322,7 +387,7 @@ def way(start: Phase, end: Phase) -> tuple[Trigger, ...] | None:
         phase, triggers = waiting.popleft()
         if phase is end:
             return triggers
-        for trigger, edge in next_edges(phase).items():
+        for trigger, edge in next_edges(phase, engine).items():
             if trigger not in PEOPLE and edge.to not in known:
                 known.add(edge.to)
                 waiting.append((edge.to, (*triggers, trigger)))
@@ -333,11 +398,11 @@ def _leads_nowhere(phase: Phase) -> bool:
     return all(edge.to is phase for edge in next_edges(phase).values())
 
 
-def draw() -> str:
+def draw(engine: ControllerEngine = ControllerEngine.OURS) -> str:
     """The table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> CREATED"]
-    for (start, trigger), edge in TRANSITIONS.items():
+    for (start, trigger), edge in STEPS[engine].items():
         word = word_of(trigger)
         lines.append(f"    {start} --> {edge.to}: {word}" + (f" [{edge.gate.__name__}]" if edge.gate != always else ""))
-    ends = sorted({edge.to for edge in TRANSITIONS.values() if _leads_nowhere(edge.to)})
+    ends = sorted({edge.to for edge in STEPS[engine].values() if _leads_nowhere(edge.to)})
     return "\n".join([*lines, *(f"    {phase} --> [*]" for phase in ends)]) + "\n"

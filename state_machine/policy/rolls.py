@@ -38,6 +38,7 @@ class RollRow:
 
 
 ROLLS: Final[Mapping[Roll, RollRow]] = {
+    Roll.BEGIN: RollRow(CONTROLLERS, FileKind.STOCK, alone=None, log_dirs=False),
     Roll.JOIN: RollRow(BROKERS, FileKind.MIGRATION, log_dirs=False),
     Roll.KRAFT: RollRow(BROKERS, FileKind.KRAFT, by_rack=True),
     Roll.STOCK: RollRow(CONTROLLERS, FileKind.STOCK),

@@ -11,21 +11,27 @@ from dataclasses import replace
 from typing import Final
 
 from migrator.model.verdict import Verdict
+from state_machine.facts.engines import ControllerEngine
 from state_machine.policy.finalize_gates import can_be_given_up
 from state_machine.policy.fleet_evidence import FleetEvidence, RollbackPlan
 from state_machine.policy.gates import Evidence
 from state_machine.policy.gates_back import brokers_may_return, controllers_may_return
 from state_machine.policy.later import NO_LATER, LaterObserved
-from state_machine.policy.phase_table import PHASES
-from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
+from state_machine.policy.phase_table import PHASES, ROWS
+from state_machine.policy.phases import STEPS, Phase, Trigger
+from state_machine.policy.stock_gates import stock_may_return
 from state_machine.policy.undo_texts import CANCEL, LATER, NOT_BEGUN, RETIRED, Undo
 
 
 def undo_of(
-    phase: Phase, back: RollbackPlan | None, later: LaterObserved = NO_LATER, road: FleetEvidence | None = None
+    phase: Phase,
+    back: RollbackPlan | None,
+    later: LaterObserved = NO_LATER,
+    road: FleetEvidence | None = None,
+    engine: ControllerEngine = ControllerEngine.OURS,
 ) -> Undo:
     """back: what a rollback would do and lose now. road: tells whether a finalize can still be given up."""
-    row = PHASES[phase]
+    row = ROWS[engine][phase]
     if phase is Phase.FINALIZING and can_be_given_up(road):
         return NOT_BEGUN
     if later.has_ended_dual_write and not row.no_return:
@@ -47,9 +53,11 @@ def undo_of(
 
 def readiness(phase: Phase, evidence: Evidence) -> Verdict:
     """Of a rollback: its gate; once the service leads it, the same conditions for what is left of it."""
-    edge = TRANSITIONS.get((phase, Trigger.ROLL_BACK))
+    edge = STEPS[evidence.engine].get((phase, Trigger.ROLL_BACK))
     if edge is not None:
         return edge.gate(evidence)
+    if evidence.engine is ControllerEngine.STOCK:
+        return stock_may_return(evidence)
     back = None if evidence.road is None else evidence.road.back
     return controllers_may_return(evidence) if back is not None and back.controllers else brokers_may_return(evidence)
 

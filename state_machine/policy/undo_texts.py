@@ -78,6 +78,25 @@ FINAL: Final = Undo(
 )
 
 
+STOCK_WINDOW: Final = Undo(
+    "zk2kraft abort",
+    "possible until stock claims the controllership: the last broker gets its previous file with `zk2kraft back`. From "
+    "the claim on stock goes on by itself within seconds, and `zk2kraft rollback` leads back from AUDIT",
+    "the last broker, if it was stopped",
+    "nothing",
+    "0 s before the claim",
+)
+STOCK_ENGINE: Final = Undo(
+    "zk2kraft rollback",
+    "the service restarts brokers in KRaft mode with their migration file, one by one, while stock leads; then it "
+    "stops the stock controllers and takes their claim away in one multi; then brokers whose migration file the "
+    "service wrote get their original file",
+    "those that were restarted into KRaft mode, once; afterwards those with a migration file of the service, once",
+    "what only KRaft has: directory assignments, and what needs consent before",
+    "from the stop of the last stock controller to the end of that multi, some seconds",
+)
+"""Of a migration by Kafka's own controllers."""
+
 NOT_BEGUN: Final = Undo(
     "zk2kraft abort",
     "the finalize is given up, and the migration is in SOAK again; a controller that is stopped gets its kept file "

@@ -23,7 +23,7 @@ from state_machine.clusters.observe import Observation
 from state_machine.facts.accepted import Limits
 from state_machine.facts.approvals import ApprovalNow
 from state_machine.policy.fleet_evidence import BROKERS, CONTROLLERS, Roll, RollbackPlan
-from state_machine.policy.phase_table import PHASES, GoesBack
+from state_machine.policy.phase_table import GoesBack
 from state_machine.policy.phases import Phase
 from state_machine.policy.rolls import ROLLS
 from state_machine.rollback import controllers_back
@@ -39,10 +39,10 @@ WITH_FILE: Final = frozenset({RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE
 
 def way_back(snapshot: Snapshot, now: float) -> RollbackPlan | None:
     """None where a rollback loses nothing, or the driver carries it out already."""
-    if not (PHASES[snapshot.phase].needs_consent or snapshot.led_back):
+    if not (snapshot.phase_row.needs_consent or snapshot.led_back):
         return None
     lost = loss_of(snapshot)
-    if not (PHASES[snapshot.phase].led_back or snapshot.led_back):
+    if not (snapshot.phase_row.led_back or snapshot.led_back):
         return RollbackPlan(lost=lost, consent=_consent(snapshot, lost, now))
     files, out, silent = document(snapshot, FILES, FilesDocument), left_out(snapshot, now), without_answer(snapshot)
     restarts = tuple(each for each in into_zookeeper_mode(snapshot) if each not in out)
@@ -177,7 +177,7 @@ NOT_KNOWN: Final = "configuration of client-metrics, if there is any: it is not 
 def loss_of(snapshot: Snapshot) -> tuple[str, ...]:
     """What has no form in ZooKeeper, in words: read in the log, and reported by the leader (F-51)."""
     look = snapshot.observation
-    if PHASES[snapshot.phase].goes_back is GoesBack.DRIVER:
+    if snapshot.phase_row.goes_back is GoesBack.DRIVER:
         return _loss_by_the_driver(look)
     if look is None:
         return ()

@@ -18,7 +18,6 @@ from migrator.findings.fleet import FILE_ABSENT
 from migrator.findings.road import FILE_OF_BEFORE_LOST, STEP_FAILED
 from migrator.fleet.actuator import Instruction
 from migrator.fleet.files import Present, checksum_of, predecessor_path, read_present, write_file
-from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FileKind, Rendered, Wanted, render
 from migrator.fleet.ruins import is_ruin
@@ -56,7 +55,7 @@ def _rendered(
 ) -> Rendered:
     """The next file, derived from the present one and the one that was kept."""
     before = _before(node, kind, kept, present, act)
-    wanted = wanted_of(fleet.inventory, node.node)
+    wanted = fleet.wanted(node)
     if before is not None and _is_cut(node, present, before, wanted):
         present = Present(present.path, before.content)
     if before is None and needs_kept and present.document.value("process.roles") is not None:

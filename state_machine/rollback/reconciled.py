@@ -19,7 +19,6 @@ from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
 from state_machine.nodes.fleet import FleetNode
 from state_machine.policy.fleet_evidence import BROKERS, Roll
-from state_machine.policy.phase_table import PHASES
 from state_machine.policy.rolls import ROLLS
 from state_machine.rollback.left_out import left_out
 from state_machine.rows.documents import FILES, FilesDocument, NotAsNoted, document
@@ -53,7 +52,7 @@ def contradiction_of(
 
 def _contradicted(snapshot: Snapshot, role: str) -> Roll | None:
     """The roll in which nothing may have been done yet with a node of this role."""
-    roll = PHASES[snapshot.phase].contradicted
+    roll = snapshot.phase_row.contradicted
     return roll if roll is not None and ROLLS[roll].role == role else None
 
 

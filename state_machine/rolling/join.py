@@ -9,6 +9,7 @@ file, with which it does not register with our controllers at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from migrator.findings.road import STEP_FAILED
@@ -30,6 +31,12 @@ from state_machine.rows.tables import JournalRow
 
 class JoinRoll(RollKind):
     roll = Roll.JOIN
+
+    def nodes(self, round: Round) -> tuple[FleetNode, ...]:
+        """With Kafka's own controllers all but one, until the takeover was requested."""
+        every = super().nodes(round)
+        held = held_broker(round.snapshot, [each.id for each in every])
+        return tuple(each for each in every if each.id != held)
 
     def last(self, round: Round) -> frozenset[int]:
         """The active controller, which is one of the brokers before the takeover."""
@@ -53,6 +60,18 @@ class JoinRoll(RollKind):
 
     def write(self, task: NodeTask) -> dict[str, Any]:
         return write_before(task.node, task.row) if task.row.kind == FileKind.BACK else super().write(task)
+
+
+def held_broker(snapshot: Snapshot, brokers: Sequence[int]) -> int | None:
+    """The last broker, whose registration lets stock copy: the active controller where it has not joined, else the one
+    with the highest id. None: our controllers wait for a request, or the takeover was requested, or nobody is left.
+    """
+    if not snapshot.inventory.has_stock or not snapshot.phase_row.before_takeover:
+        return None
+    begun = {row.node_id for row in snapshot.nodes_of(Roll.JOIN)}
+    left = [each for each in brokers if each not in begun and registered(snapshot, each) is None]
+    holder = None if snapshot.observation is None else snapshot.observation.zookeeper.holder_id
+    return holder if holder in left else max(left, default=None)
 
 
 def registered(snapshot: Snapshot, broker: int) -> LogBroker | None:

@@ -100,7 +100,8 @@ class Roller:
         except FindingError as error:
             found = error.occurrence
             return Blocked(f"{found.code} {found.text}", (found,))
-        fleet, now = fleet.of_cluster(snapshot.migration.cluster_id), self._means.clock()
+        fleet = fleet.of_cluster(snapshot.migration.cluster_id, has_stock=snapshot.inventory.has_stock)
+        now = self._means.clock()
         out = left_out(snapshot, now) if ROLLS[roll].back else {}
         round = Round(snapshot, evidence, roll, fleet, work, self._means, now, out)
         begun = await self._begin(round)

@@ -9,6 +9,7 @@ from migrator.model.verdict import Verdict
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
 from state_machine.rolling.back import BackRoll
+from state_machine.rolling.begin import BeginRoll
 from state_machine.rolling.final import FinalRoll
 from state_machine.rolling.join import JoinRoll
 from state_machine.rolling.kind import RollKind
@@ -18,7 +19,7 @@ from state_machine.rolling.ours import OursRoll
 from state_machine.rolling.soak import SoakRoll
 from state_machine.rolling.stock import StockRoll
 
-_ALL: Final = (JoinRoll, KraftRoll, StockRoll, SoakRoll, FinalRoll, OursRoll, BackRoll, OriginalRoll)
+_ALL: Final = (BeginRoll, JoinRoll, KraftRoll, StockRoll, SoakRoll, FinalRoll, OursRoll, BackRoll, OriginalRoll)
 KINDS: Final[Mapping[Roll, RollKind]] = {each.roll: each() for each in _ALL}
 assert KINDS.keys() == set(Roll)
 

@@ -37,8 +37,9 @@ from migrator.http.addresses import OPERATION
 from migrator.model.verdict import Verdict
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.clusters.observe import Observation
+from state_machine.facts.engines import ControllerEngine
 from state_machine.policy.fleet_evidence import Roll
-from state_machine.policy.phase_table import phases_where
+from state_machine.policy.phase_table import ROWS, PhaseRow, phases_where
 from state_machine.policy.phases import OPERATIONS, OperationName, Phase, Trigger
 from state_machine.policy.rivals import Rival, rival_of
 from state_machine.rows.audit_queries import (
@@ -119,10 +120,7 @@ _THE_NODE: Final = select(ObservedNode).where(
     ObservedNode.kind == bindparam("kind", type_=String),
     ObservedNode.node_id == bindparam("node", type_=Integer),
 )
-_WITH_JOURNAL: Final = phases_where(lambda row: row.has_journal)
-_WITH_APPROVAL: Final = phases_where(lambda row: row.may_be_approved)
-_OPERATED: Final = phases_where(lambda row: row.operated)
-_LED_BACK_FROM: Final = phases_where(lambda row: row.led_back)
+_LED_BACK_FROM: Final = {engine: phases_where(lambda row: row.led_back, engine) for engine in ControllerEngine}
 _PHASE: Final = select(Migration.phase).where(Migration.id == _MIGRATION, Migration.removed_at.is_(None))
 
 
@@ -172,10 +170,27 @@ class Snapshot:
     @property
     def replaced(self) -> frozenset[int]:
         """Controllers of ours that were stopped so that stock takes their place, and were not put back since. The
-        supervisor starts none of them.
+        supervisor starts none of them. With `engine: stock` none of ours ever ran.
         """
+        if self.inventory.has_stock:
+            return frozenset(self.inventory.node_ids)
         stock = {each.node_id for each in self.nodes_of(Roll.STOCK) if reached(each) not in UNTOUCHED}
         return frozenset(stock - {each.node_id for each in self.nodes_of(Roll.OURS) if is_put_back(each)})
+
+    @property
+    def engine(self) -> ControllerEngine:
+        """Whose controllers take over."""
+        return self.inventory.engine
+
+    @property
+    def phase_row(self) -> PhaseRow:
+        """What its phase is, with these controllers."""
+        return ROWS[self.engine][self.phase]
+
+    @property
+    def stock_rows(self) -> tuple[JournalRow, ...]:
+        """The roll in which stock controllers came: in the place of ours, or from the beginning."""
+        return self.nodes_of(Roll.BEGIN if self.inventory.has_stock else Roll.STOCK)
 
     @property
     def id(self) -> int:
@@ -668,9 +683,13 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
         node.began_at = at if node.began_at is not None and not started else None
 
 
+def _phase_row(row: Migration) -> PhaseRow:
+    return ROWS[row.engine][Phase(row.phase)]
+
+
 def _road(session: Session, row: Migration) -> tuple[JournalRow, ...]:
     """The journal of rolling restarts."""
-    if row.phase not in _WITH_JOURNAL:
+    if not _phase_row(row).has_journal:
         return ()
     return tuple(session.scalars(_JOURNAL, {"migration": row.id}))
 
@@ -679,7 +698,7 @@ def _led_back(session: Session, row: Migration) -> bool:
     """By the step that led here: where it was requested."""
     if row.phase != Phase.ROLLING_BACK:
         return False
-    step = (PhaseEvent.from_phase.in_(_LED_BACK_FROM), PhaseEvent.trigger == Trigger.ROLL_BACK)
+    step = (PhaseEvent.from_phase.in_(_LED_BACK_FROM[row.engine]), PhaseEvent.trigger == Trigger.ROLL_BACK)
     query = select(PhaseEvent.id).where(PhaseEvent.migration_id == row.id, PhaseEvent.version == row.version, *step)
     return session.scalar(query.limit(1)) is not None
 
@@ -693,13 +712,13 @@ def _joining(session: Session, row: Migration) -> bool:
 
 
 def _approval(session: Session, row: Migration) -> Approval | None:
-    if row.phase not in _WITH_APPROVAL:
+    if not _phase_row(row).may_be_approved:
         return None
     return session.scalar(_LAST_APPROVAL, {"migration": row.id})
 
 
 def _backups(session: Session, row: Migration) -> tuple[Backup, ...]:
-    if row.phase not in _OPERATED:
+    if not _phase_row(row).operated:
         return ()
     return tuple(session.scalars(_BACKUPS, {"migration": row.id}))
 

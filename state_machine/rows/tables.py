@@ -14,6 +14,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Float, ForeignKey, Integer, Me
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from state_machine.facts.approvals import ApprovalFact
+from state_machine.facts.engines import ControllerEngine
 
 LARGE: Final = BigInteger().with_variant(Integer, "sqlite")
 """Of 64 bits. SQLite's integers all are."""
@@ -65,6 +66,11 @@ class Migration(Base):
     cluster_id: Mapped[str | None] = mapped_column(default=None)
     removed_at: Mapped[float | None] = mapped_column(default=None)
     removed_by: Mapped[str | None] = mapped_column(default=None)
+
+    @property
+    def engine(self) -> ControllerEngine:
+        """Whose controllers take over; rows of earlier releases do not say it, and mean ours."""
+        return ControllerEngine(self.inventory.get("engine", ControllerEngine.OURS))
 
     # The generator is off: a version is given by transition.py, so that a new reason to wait is no new version.
     # Every update still names the version that was read, and is refused when it moved.

@@ -102,7 +102,7 @@ def _take(
     row = find_migration(session, migration_id)
     if row.version != expected_version:
         raise VERSION_MOVED.error(found=row.version, expected=expected_version)
-    edge = look_up(Phase(row.phase), step.trigger)
+    edge = look_up(Phase(row.phase), step.trigger, engine=row.engine)
     assert edge.asks is None, f"{step.trigger} asks the driver; its history will show the step"
     verdict = ask_gate(edge, step.trigger, evidence).as_json()
     operation = None if step.operation_id is None else session.get_one(Operation, step.operation_id)

@@ -68,7 +68,7 @@ class AcceptedOperations:
     async def follow(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Asked before, not fulfilled yet. Raises what refuses it: `GateClosed`, Z2K-4060, 4061, 6012."""
         asks = DRIVER_OPERATIONS[Trigger(operation.name)]
-        edge = look_up(snapshot.phase, Trigger(operation.name))
+        edge = look_up(snapshot.phase, Trigger(operation.name), engine=snapshot.engine)
         if edge.asks is not asks:
             raise OPERATION_FORGOTTEN.error(operation=asks, reason=f"the migration is in {snapshot.phase} now")
         active = _active(snapshot)

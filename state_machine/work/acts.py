@@ -47,7 +47,7 @@ from state_machine.policy.gates_back import cluster_has_returned, is_only_not_au
 from state_machine.policy.gates_forward import finalize_evidence
 from state_machine.policy.outcome import Blocked, Finished, Moving, Outcome, Ready, Waiting
 from state_machine.policy.phase_table import phases_where
-from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
+from state_machine.policy.phases import STEPS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.rollback.left_out import left_out_findings, words_of_left_out
 from state_machine.rollback.plan import left_half_way
@@ -139,7 +139,7 @@ class Acts:
                 self._inspections.audit(snapshot, run)
         if self._znodes is not None:
             await self._znodes.tend(snapshot)
-        on_the_road = evidence.road is not None and snapshot.phase is not Phase.AUDIT
+        on_the_road = evidence.road is not None and (snapshot.phase is not Phase.AUDIT or snapshot.inventory.has_stock)
         operable = on_the_road or self._road.may_join(snapshot)
         road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
@@ -467,7 +467,7 @@ class Acts:
         self, snapshot: Snapshot, evidence: Evidence, trigger: Trigger, why: str | None = None
     ) -> Outcome:
         """Take a step that needs nobody, as soon as its gate holds. why: if not for the driver's reason."""
-        edge = TRANSITIONS[snapshot.phase, trigger]
+        edge = STEPS[snapshot.engine][snapshot.phase, trigger]
         verdict = edge.gate(evidence)
         if not verdict.holds:
             return Waiting(verdict.reason())
@@ -486,7 +486,7 @@ class Acts:
 
     def _next_step(self, evidence: Evidence, snapshot: Snapshot, invitation: str) -> Outcome:
         """What a person could do now, or what keeps them from it."""
-        verdict = TRANSITIONS[snapshot.phase, Trigger.ADVANCE].gate(evidence)
+        verdict = STEPS[snapshot.engine][snapshot.phase, Trigger.ADVANCE].gate(evidence)
         return Ready(invitation) if verdict.holds else Waiting(verdict.reason())
 
     async def _ask(self, snapshot: Snapshot, asks: DriverOperation) -> None:

@@ -56,7 +56,6 @@ from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.gates import Evidence
 from state_machine.policy.gates_forward import levels_text
 from state_machine.policy.outcome import Finished, Outcome, Waiting
-from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.rollback.controllers_back import to_put_back
 from state_machine.rollback.left_out import left_as_stock, left_out, nodes_left_out, words_of_left_out
@@ -146,7 +145,7 @@ class ActsAfterDualWrite:
         await self._watch_files(snapshot, work)
         waits = await self._watch_restarts(snapshot, work)
         await self._keep_canary(snapshot, work)
-        if PHASES[snapshot.phase].backup:
+        if snapshot.phase_row.backup:
             await self._keep_backup(snapshot, work)
         files = document(snapshot, FILES, FilesDocument)
         self._say_canary(snapshot, work)
@@ -172,6 +171,10 @@ class ActsAfterDualWrite:
     async def joining_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """None: every broker has joined, or nobody requested that the service restarts them."""
         return await self._roller.step(snapshot, evidence, Roll.JOIN) if snapshot.joining else None
+
+    async def roll(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> Outcome | None:
+        """One decision of a roll. None: every node of it is whole."""
+        return await self._roller.step(snapshot, evidence, roll)
 
     async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
@@ -370,7 +373,8 @@ class ActsAfterDualWrite:
     def _read_files(self, snapshot: Snapshot, work: _Work) -> FilesDocument:
         now = self._clock()
         try:
-            fleet = self._fleets.fleet(snapshot.migration.name).of_cluster(snapshot.migration.cluster_id)
+            fleet = self._fleets.fleet(snapshot.migration.name)
+            fleet = fleet.of_cluster(snapshot.migration.cluster_id, has_stock=snapshot.inventory.has_stock)
             calls = self._hosts.calls(snapshot.id)
             return read_files(snapshot, fleet, now, work.files_said, calls, self._settings.drift_every_s)
         except FindingError as error:
@@ -380,7 +384,7 @@ class ActsAfterDualWrite:
 
     async def _watch_restarts(self, snapshot: Snapshot, work: _Work) -> tuple[Occurrence, ...]:
         """What the next restart of a broker would change, in phases that restart brokers; sooner after each of them."""
-        if not PHASES[snapshot.phase].restarts_brokers:
+        if not snapshot.phase_row.restarts_brokers:
             return ()
         last = document(snapshot, RESTARTS, RestartsDocument)
         if work.restarts is not None:
@@ -406,6 +410,7 @@ class ActsAfterDualWrite:
         now = self._clock()
         try:
             fleet = self._fleets.fleet(snapshot.migration.name)
+            fleet = fleet.of_cluster(snapshot.migration.cluster_id, has_stock=snapshot.inventory.has_stock)
             calls = self._hosts.calls(snapshot.id)
             return self._restarts(snapshot, fleet, now, work.restarts_said, calls, self._settings.drift_every_s)
         except FindingError as error:
@@ -419,7 +424,7 @@ class ActsAfterDualWrite:
             return
         work.canary_at = self._steady()
         inventory = await asyncio.to_thread(self._inventory, snapshot)
-        wanted = snapshot.joining or PHASES[snapshot.phase].canary
+        wanted = snapshot.joining or snapshot.phase_row.canary
         spec = inventory.canary if inventory is not None and wanted else None
         if work.canary is not None and work.canary.spec != spec:
             work.canary.stop()
@@ -469,11 +474,11 @@ class ActsAfterDualWrite:
             except FindingError as error:
                 work.troubles["backup"] = error.occurrence
             return
-        phase = next_phase(snapshot.phase)
+        phase = next_phase(snapshot.phase, snapshot.engine)
         taken = [each for each in snapshot.backups if each.kind == "gate" and each.phase == phase]
         if any(each.seen_at >= snapshot.migration.since for each in taken):
             return
-        if not all(self._is_whole(snapshot, roll) for roll in PHASES[snapshot.phase].rolls):
+        if not all(self._is_whole(snapshot, roll) for roll in snapshot.phase_row.rolls):
             return
         files = document(snapshot, FILES, FilesDocument)
         if files is None or files.problem or self._steady() - work.backup_at < BACKUP_AGAIN_S:

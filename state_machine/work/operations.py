@@ -36,12 +36,12 @@ from state_machine.policy.gates_back import (
     controller_may_be_stock_again,
     joined_broker_may_go_back,
 )
-from state_machine.policy.phase_table import PHASES, phases_where
+from state_machine.policy.phase_table import PHASES, ROWS, PhaseRow, phases_where
 from state_machine.policy.phases import (
     APPROVED,
     OPERATIONS,
     PEOPLE,
-    TRANSITIONS,
+    STEPS,
     OperationName,
     Phase,
     Trigger,
@@ -122,7 +122,7 @@ class Operations:
             raise VERSION_MOVED.error(found=version, expected=operation.expected_version)
         to = None if operation.to_phase is None else Phase(operation.to_phase)
         by_name(snapshot.phase, trigger, to)
-        edge = look_up(snapshot.phase, trigger, to)
+        edge = look_up(snapshot.phase, trigger, to, snapshot.engine)
         require_named(snapshot.phase, edge, to)
         if edge.asks is not None:
             await self._accepted.begin(snapshot, operation, edge, evidence)
@@ -214,7 +214,7 @@ class Operations:
 
         Raises `GateClosed`, but not while one is put back: at its stop another controller may have to be elected.
         """
-        edge = look_up(snapshot.phase, Trigger.ABORT)
+        edge = look_up(snapshot.phase, Trigger.ABORT, engine=snapshot.engine)
         going = any(map(give_up.is_put_back, snapshot.nodes_of(Roll.FINAL)))
         if (going or give_up.stopped(snapshot)) and not give_up.started(snapshot):
             if not going:
@@ -237,7 +237,7 @@ class Operations:
 
     async def _what_goes_on(self, snapshot: Snapshot, operation: Operation) -> str:
         """A pause keeps steps from beginning: one that a driver was asked for is cancelled, one that began goes on."""
-        if PHASES[snapshot.phase].without_controller:
+        if snapshot.phase_row.without_controller:
             return BEGUN
         advance = next(
             (each for each in snapshot.operations if (each.name, each.state) == (Trigger.ADVANCE, "accepted")), None
@@ -263,7 +263,7 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
     """Everything of the gate but the approval itself. Raises Z2K-4003 where that does not have to be approved."""
     waits = phase is Phase.FINALIZING and not is_begun_by(fleet_evidence_of(evidence))
     here = Phase.SOAK if waits else phase  # the gate is asked again before the first stop, and an approval ends
-    edges = [TRANSITIONS.get((here, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
+    edges = [STEPS[evidence.engine].get((here, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
     edge = next((each for each in edges if each is not None and PHASES[each.to].approval), None)
     if edge is None or edge.to is not to:
         word, possible = "approve", "nothing needs an approval here"
@@ -276,25 +276,25 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
 
 def may_consent(snapshot: Snapshot) -> tuple[str, ...]:
     """What would be lost. Raises Z2K-4003 where a rollback loses nothing that has to be consented to."""
-    if not (PHASES[snapshot.phase].needs_consent or snapshot.led_back):
+    if not (snapshot.phase_row.needs_consent or snapshot.led_back):
         needs = ", ".join(phases_where(lambda row: row.needs_consent))
         where = f"a rollback needs consent in {needs} only"
         raise NOT_POSSIBLE_HERE.error(operation="approve to ROLLING_BACK", phase=snapshot.phase, possible=where)
     return loss_of(snapshot)
 
 
-def sent_back_roll(phase: Phase) -> Roll | None:
+def sent_back_roll(row: PhaseRow) -> Roll | None:
     """The roll of this phase whose failed node may return, alone, to its previous file; None where there is none."""
-    return next((each for each in PHASES[phase].rolls if each in WITH_BACK), None)
+    return next((each for each in row.rolls if each in WITH_BACK), None)
 
 
 def may_send_back(snapshot: Snapshot, evidence: Evidence) -> JournalRow:
     """The failed broker of BROKERS_JOINING or ROLLING_BROKERS, or the failed controller that ours could not replace in
     ROLLING_BACK. Raises Z2K-4216 where there is none, or it may not go back.
     """
-    roll = sent_back_roll(snapshot.phase)
+    roll = sent_back_roll(snapshot.phase_row)
     if roll is None:
-        possible = ", ".join(each for each in PHASES if sent_back_roll(each) is not None)
+        possible = ", ".join(each for each, row in ROWS[snapshot.engine].items() if sent_back_roll(row) is not None)
         raise BACK_REFUSED.error(node="A node", reason=f"that is possible in {possible}, not in {snapshot.phase}")
     row = next((each for each in snapshot.nodes_of(roll) if each.step == RollStep.FAILED), None)
     if row is None:

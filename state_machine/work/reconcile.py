@@ -29,7 +29,7 @@ from state_machine.evidence.of_gates import evidence
 from state_machine.policy.gates import Holder
 from state_machine.policy.later import later_findings
 from state_machine.policy.outcome import Blocked, Outcome, Waiting
-from state_machine.policy.phase_table import PHASES, PhaseStage
+from state_machine.policy.phase_table import PHASES, ROWS, PhaseStage
 from state_machine.policy.phases import Phase
 from state_machine.rows.documents import FILES, FilesDocument, document
 from state_machine.rows.observations import (
@@ -43,6 +43,7 @@ from state_machine.trouble import TroubleLog, is_foreseen, named
 from state_machine.work.acts import Acts
 from state_machine.work.driver_history import catch_up
 from state_machine.work.operations import Operations
+from state_machine.work.stock_acts import ActsByEngine
 
 log = structlog.get_logger()
 Result = TypeVar("Result")
@@ -75,7 +76,7 @@ class Reconciler:
         store: Store,
         observer: ClusterObserver,
         operations: Operations,
-        acts: Acts,
+        acts: Acts | ActsByEngine,
         inspections: Inspections,
         *,
         pause_s: float,
@@ -245,7 +246,7 @@ class Reconciler:
             before.observation,
             migration_id,
             with_log=needs_log(before),
-            joining=self._operates and before.phase is Phase.BROKERS_JOINING,
+            joining=self._operates and _joins(before),
             zookeeper_every_s=ENDED_ZOOKEEPER_EVERY_S if before.phase is Phase.COMPLETED else 0.0,
         )
         if before.phase is Phase.ROLLED_BACK:
@@ -272,10 +273,19 @@ class Reconciler:
         return RESTING_PAUSE_S if phase is Phase.ROLLED_BACK else self._pause_s
 
 
+def _joins(before: Before) -> bool:
+    """Brokers are restarted while the log has their registrations and ZooKeeper their partitions."""
+    if before.inventory.has_stock:
+        row = ROWS[before.inventory.engine][before.phase]
+        return row.restarts_brokers and not row.audited and row.forward
+    return before.phase is Phase.BROKERS_JOINING
+
+
 def needs_log(before: Before) -> bool:
-    """From dual-write on; on the way back for as long as our controllers have the claim."""
+    """From dual-write on; on the way back for as long as our controllers have the claim. Of stock from its start on."""
     if before.phase is not Phase.ROLLING_BACK:
-        return PHASES[before.phase].reads_log
+        row = ROWS[before.inventory.engine][before.phase]
+        return row.reads_log or (before.inventory.has_stock and row.stage is not PhaseStage.READING)
     return before.observation is not None and before.observation.zookeeper.holder in (Holder.OURS, Holder.UNKNOWN)
 
 

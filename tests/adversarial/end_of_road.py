@@ -40,6 +40,7 @@ from tests.adversarial.stories_forward import (
     zookeeper_and_controllers_dead,
 )
 from tests.adversarial.stories_later import later_kafka_in_dual_write, later_kafka_in_soak
+from tests.adversarial.stories_stock_engine import stock_engine_killed, stock_engine_rules, stock_engine_secured
 from tests.adversarial.stories_tiered import tiered, tiered_back
 from tests.adversarial.stories_versions import (
     brokers_of_3_6,
@@ -77,6 +78,9 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         brokers_of_3_6,
         tiered,
         tiered_back,
+        stock_engine_secured,
+        stock_engine_rules,
+        stock_engine_killed,
     )
 }
 

@@ -262,6 +262,12 @@ class EstateStage(RoadStage):
         self.dynamic = self.estate.make_store("dynamic", "JKS")
 
     def start_cluster(self) -> list[OurController]:
+        ours = self.unjoined()
+        first = self.cluster.brokers[0]
+        first.restart_as(first.spec.as_migrating(ours[0].spec.voters))
+        return ours
+
+    def unjoined(self) -> list[OurController]:
         """Users of the brokers themselves are in ZooKeeper before any of them starts."""
         self.cluster.zookeeper.start()
         for user in BEFORE_BROKERS:
@@ -272,8 +278,6 @@ class EstateStage(RoadStage):
         for each in ours:
             each.spec = replace(each.spec, extra=self.estate.of_controller(each.spec.node_id))
             each.environment |= self.estate.environment
-        first = self.cluster.brokers[0]
-        first.restart_as(first.spec.as_migrating(ours[0].spec.voters))
         return ours
 
     def _make_user_in_zookeeper(self, user: str) -> None:

@@ -33,6 +33,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.zk.session import ZkSession
+from state_machine.children.commands import give_way
 from tests.benchmarks.rehearse import COMMAND
 from tests.benchmarks.takeovers import HEAP_MB, HEAP_PER_100K_MB
 from tests.support.seeded_tree import SeededTree
@@ -57,9 +58,10 @@ def p99_ms(probe: Probe, seconds: float) -> float:
 
 @contextmanager
 def audits(words: Sequence[str]) -> Iterator[None]:
-    """One behind the other, until the end."""
+    """One behind the other, until the end; each gives way to others, as those of the service do."""
     script = 'while "$@" >/dev/null; do :; done'
     process = subprocess.Popen(["bash", "-c", script, "audits", *words], start_new_session=True)
+    give_way(process.pid)
     try:
         yield
         assert process.poll() is None, "an audit did not pass"

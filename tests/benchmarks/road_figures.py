@@ -23,6 +23,7 @@ from migrator.lab.traffic.ledger import Entry
 
 STOCK: Final = "stock, by hand"
 OURS: Final = "zk2kraft"
+BY_SERVICE: Final = "stock, by the service"
 NO_CONTROLLER_LEAST_S: Final = 1.0
 """A shorter time between two answers is no outage: a request on its way and a busy machine look the same."""
 

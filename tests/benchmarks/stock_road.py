@@ -1,9 +1,10 @@
 """`make bench-road`: the road from ZooKeeper to stock KRaft, by hand as Kafka's documentation says, and by zk2kraft.
 
-In:   `python -m tests.benchmarks.stock_road [--topics N] [--rate R] [--only stock|ours] [--directory D] [--save]`.
+In:   `python -m tests.benchmarks.stock_road [--topics N] [--rate R] [--only stock|driven|ours] [--directory D]
+      [--save]`.
 Out:  one table for both on stdout; the figures of each as a line of JSON on stderr; 1 when a record is lost.
 Elsewhere: figures and table (road_figures.py), the probe and the rule of restarts (controller_probe.py).
-Two clusters in one run, one after the other: three brokers each, the same topics, traffic, rate and machine.
+Three clusters in one run, one after the other: three brokers each, the same topics, traffic, rate and machine.
 
 The stock side does what a careful operator does by hand (Kafka 3.9 documentation, "ZooKeeper to KRaft Migration"):
 
@@ -18,6 +19,8 @@ The stock side does what a careful operator does by hand (Kafka 3.9 documentatio
 
 The side of zk2kraft: three of our controllers, driven by the service through every phase from PREFLIGHT to COMPLETED.
 It restarts brokers and controllers by `exec` templates. Step 7 is the same.
+
+The third road is the same service with `engine: stock`: Kafka's own controllers, started and led by it.
 
 The rule before the next restart is the same: for `SETTLE_S`, each broker says that nothing is under-replicated,
 internal topics included. The service adds conditions of its own. `SHORTENED` says what neither side waits for here.
@@ -50,7 +53,7 @@ from migrator.lab.ours import our_quorum
 from migrator.lab.servers.broker import BrokerProcess, BrokerSpec
 from migrator.lab.servers.controller import StockController, StockQuorum
 from migrator.lab.servers.laboratory import Laboratory
-from migrator.lab.servers.properties import Value
+from migrator.lab.servers.properties import Value, write
 from migrator.lab.servers.tools import describe_quorum
 from migrator.lab.service import LabService
 from migrator.lab.traffic.control import Traffic
@@ -59,6 +62,7 @@ from migrator.lab.traffic.proof import ReaderReport, prove
 from tests.benchmarks.controller_probe import ControllerProbe, metadata_of, why_not_whole
 from tests.benchmarks.figures import between_markers
 from tests.benchmarks.road_figures import (
+    BY_SERVICE,
     OURS,
     STOCK,
     Phase,
@@ -98,6 +102,7 @@ CONTROLLER_SETTINGS: Final[Mapping[str, Value]] = {
     "zk2kraft.gates": "pause",
     "metadata.log.max.record.bytes.between.snapshots": 4_000,
 }
+STOCK_SETTINGS: Final[Mapping[str, Value]] = {"metadata.log.max.record.bytes.between.snapshots": 4_000}
 SHORTENED: Final = (
     f"Both sides wait {SETTLE_S:g} s before the next restart. "
     f"SOAK lasts {SOAK_S:g} s (default 24 h), and `/brokers/ids` is empty for {GONE_S:g} s before FINALIZING "
@@ -383,9 +388,74 @@ def our_road(twin: Twin) -> RoadFigures:
     return twin.figures(OURS, driven.takeover())
 
 
+# --- stock, by the service --------------------------------------------------------------------------------
+
+
+class DrivenStock(Driven):
+    """With `engine: stock`: of the controllers their files and empty directories, as an operator prepares them."""
+
+    def prepare(self) -> None:
+        cluster = self.twin.cluster
+        self.controllers = our_quorum(cluster, 3, STOCK_SETTINGS)
+        for each in self.controllers:
+            each.data.mkdir(parents=True, exist_ok=True)
+            write(each.properties_file, each.spec.properties())
+        self.fleet = LabFleet(cluster, self.controllers)
+        self.fleet.serve()
+        self.fleet.write(NAME)
+        self.service.start()
+        self.migration = self.service.create(NAME, cluster, self.controllers, engine="stock")
+
+    def takeover(self) -> Takeover:
+        found = [stock_takeover(each.process.log_text()) for each in self.fleet.stock.values()]
+        taken = next((each for each in found if each is not None), None)
+        assert taken is not None, "no stock controller logged a completed migration"
+        return taken
+
+
+def driven_stock_road(twin: Twin) -> RoadFigures:
+    """As `our_road`, without the phase that replaces controllers; the last broker's restart is the takeover."""
+    with twin.under_traffic():
+        twin.begin(Phase.PREPARE)
+        driven = DrivenStock(twin)
+        driven.prepare()
+        twin.begin(Phase.CHECK)
+        driven.wait_gate("PREFLIGHT")
+        driven.go_on("PREFLIGHT")
+        driven.wait_gate("QUORUM")
+        driven.go_on("QUORUM", through="BROKERS_JOINING")
+        driven.wait_gate("BROKERS_JOINING")
+        twin.begin(Phase.JOIN)
+        driven.go_on("BROKERS_JOINING", through="READY")
+        twin.begin(Phase.CHECK)
+        driven.wait_gate("TAKEOVER")
+        twin.begin(Phase.TAKEOVER)
+        driven.go_on("TAKEOVER", through="DUAL_WRITE")
+        twin.begin(Phase.CHECK)
+        driven.wait_gate("ROLLING_BROKERS")
+        twin.begin(Phase.ROLL)
+        driven.go_on("ROLLING_BROKERS")
+        driven.wait_brokers()
+        twin.begin(Phase.CHECK)
+        driven.wait_gate("SOAK")
+        twin.begin(Phase.SOAK)
+        driven.go_on("SOAK")
+        driven.wait_gate("FINALIZING")
+        twin.begin(Phase.FINALIZE)
+        driven.go_on("FINALIZING", through="COMPLETED")
+        twin.end()
+        twin.broker_restarts = driven.restarts(*(each.broker_id for each in twin.cluster.brokers))
+        twin.controller_restarts = driven.restarts(*driven.fleet.stock)
+    return twin.figures(BY_SERVICE, driven.takeover())
+
+
 # --- the run ----------------------------------------------------------------------------------------------
 
-ROADS: Final[dict[str, Callable[[Twin], RoadFigures]]] = {"stock": stock_road, "ours": our_road}
+ROADS: Final[dict[str, Callable[[Twin], RoadFigures]]] = {
+    "stock": stock_road,
+    "driven": driven_stock_road,
+    "ours": our_road,
+}
 
 
 def measure(name: str, directory: Path, topics: int, rate: float) -> RoadFigures:

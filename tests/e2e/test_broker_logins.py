@@ -153,7 +153,7 @@ def estate(request: pytest.FixtureRequest) -> Estate:
     return found
 
 
-def cluster_of(laboratory: Laboratory, estate: Estate) -> LabCluster:
+def cluster_of(laboratory: Laboratory, estate: Estate, brokers: int = 2) -> LabCluster:
     """Clients without a login; brokers and controllers on INSIDE, where every session ends after four seconds."""
     sessions: dict[str, Value] = {
         f"listener.name.inside.{estate.mechanism.lower()}.connections.max.reauth.ms": SESSION_MS,
@@ -161,7 +161,7 @@ def cluster_of(laboratory: Laboratory, estate: Estate) -> LabCluster:
         "inter.broker.listener.name": "INSIDE",
         "sasl.mechanism.inter.broker.protocol": estate.mechanism,
     }
-    cluster = LabCluster(laboratory, brokers=2, extra={**sessions, **estate.of(estate.broker, "INSIDE")})
+    cluster = LabCluster(laboratory, brokers=brokers, extra={**sessions, **estate.of(estate.broker, "INSIDE")})
     for broker in cluster.brokers:
         inside = f"INSIDE://{BY_NAME}:{laboratory.ports.reserve()}"
         listeners = f"PLAINTEXT://{HOST}:{broker.spec.port},{inside}"

@@ -243,9 +243,13 @@ CLIENT_METRICS = 16
 ONLY_KRAFT = "configuration of client-metrics push"
 
 
-def subscribe(controller: OurController) -> None:
-    """A subscription of client metrics; clients of the laboratory have no enumeration of this kind of resource."""
-    changes = (IncrementalAlterableConfig("interval.ms", 0, "60000"), IncrementalAlterableConfig("metrics", 0, "*"))
+def subscribe(controller: OurController, *, removes: bool = False) -> None:
+    """A subscription of client metrics; clients of the laboratory have no enumeration of this kind of resource.
+
+    removes: it is taken away again.
+    """
+    values = {"interval.ms": "60000", "metrics": "*"}
+    changes = tuple(IncrementalAlterableConfig(key, int(removes), each) for key, each in values.items())
     request = IncrementalAlterConfigsRequest((IncrementalAlterConfigsResource(CLIENT_METRICS, "push", changes),), False)
 
     async def ask() -> IncrementalAlterConfigsResponse:

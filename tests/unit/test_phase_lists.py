@@ -22,6 +22,7 @@ MAY_LIST: Final = {
     "state_machine/policy/phase_table.py": "the table",
     "state_machine/policy/phases.py": "the steps between phases",
     "state_machine/work/acts.py": "which method acts in a phase",
+    "state_machine/work/stock_acts.py": "the same with Kafka's own controllers",
 }
 
 

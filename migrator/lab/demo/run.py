@@ -184,6 +184,8 @@ class Demo:
     """One run: what it needs, and what it has collected so far."""
 
     engine: ClassVar[str] = ENGINE
+    controllers_of: ClassVar[str] = "zk2kraft"
+    """`engine` of the migration."""
 
     def __init__(
         self,
@@ -273,12 +275,16 @@ class Demo:
         self.progress.say("traffic", "idempotent and transactional producers on every partition, two consumer groups")
         controllers = our_quorum(self.cluster, options.controllers, self.controller_settings())
         for each in controllers:
-            each.prepare()
+            self.prepare_controller(each)
         self.controllers = controllers
-        self.migration = self.service.create(NAME, self.cluster, controllers)
+        self.migration = self.service.create(NAME, self.cluster, controllers, engine=self.controllers_of)
         if self.options.browser and sys.stdout.isatty():
             self.progress.plain(f"page  {self.service.url}/migrations/{self.migration}")
         return controllers[0]
+
+    def prepare_controller(self, controller: OurController) -> None:
+        """Write its file and format its directory."""
+        controller.prepare()
 
     def _join(self, controller: OurController) -> None:
         """The operator's part: every broker learns of the new controllers by a restart, one at a time."""

@@ -99,7 +99,7 @@ class NodeConfig:
 
     file:    where it was read from, for messages.
     given:   every key as written, for topic defaults and reports.
-    unknown: keys that neither Kafka nor we know.
+    unknown: keys that neither Kafka nor we know. is_stock: it is the file of one of Kafka's own controllers.
     """
 
     file: str
@@ -166,6 +166,7 @@ class NodeConfig:
     provided: frozenset[str] = frozenset()
     """Keys whose values came from a config provider: none of them is shown."""
     unknown: tuple[str, ...] = ()
+    is_stock: bool = False
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
@@ -205,14 +206,19 @@ def controller_settings(config: NodeConfig) -> ControllerFileSettings:
         token_key=config.tokens is not None,
         set_acl=config.zookeeper_set_acl,
         remote_storage=is_true(config.given.get(REMOTE_SYSTEM)),
+        classes=config.given if config.is_stock else None,
         topic_defaults={key: value for key, value in config.given.items() if key.startswith("log.")},
     )
 
 
-def read_config(path: Path) -> NodeConfig:
-    """Read and check a file. Raises Z2K-3017 when it cannot be read, Z2K-3010 or Z2K-3011 naming file and key."""
+def read_config(path: Path, *, stock: bool = False) -> NodeConfig:
+    """Read and check a file. Raises Z2K-3017 when it cannot be read, Z2K-3010 or Z2K-3011 naming file and key.
+
+    stock: it is the file of one of Kafka's own controllers, which runs classes that ours does not; whoever reads it
+    only asks, and has the login of a client.
+    """
     text, foreign = _text_of(path)
-    return parse_config(text, str(path), foreign=foreign)
+    return parse_config(text, str(path), foreign=foreign, stock=stock)
 
 
 def read_access(path: Path, peer: PeerKind) -> PeerAccess:
@@ -245,12 +251,15 @@ def parse_config(
     file: str = "controller.properties",
     environment: Mapping[str, str] = os.environ,
     foreign: str | None = None,
+    *,
+    stock: bool = False,
 ) -> NodeConfig:
     """environment: for what the file takes from variables, and for TLS to ZooKeeper as KAFKA_OPTS says.
 
-    foreign: why others than the operator may have written the file; it then names no executables.
+    foreign: why others than the operator may have written the file; it then names no executables. stock: as of
+    `read_config`.
     """
-    return _parser_of(text, file, environment, foreign).config()
+    return _parser_of(text, file, environment, foreign).config(stock=stock)
 
 
 def _parser_of(text: str, file: str, environment: Mapping[str, str], foreign: str | None) -> _Parser:
@@ -279,8 +288,8 @@ class _Parser:
         self._provided = provided
         self._environment = environment
 
-    def config(self) -> NodeConfig:
-        self._refuse_what_cannot_be_honoured()
+    def config(self, *, stock: bool = False) -> NodeConfig:
+        self._refuse_what_cannot_be_honoured(stock=stock)
         listening = self._listening()
         inter_broker, protocol = listening.inter_broker
         metadata_log_dir, log_dirs = self._directories()
@@ -291,7 +300,9 @@ class _Parser:
         migration = self._bool("zookeeper.metadata.migration.enable", False)
         if migration and not self._given.get("zookeeper.connect"):
             raise CONFIG_MISSING.error(file=self._file, key="zookeeper.connect", reason="migration is enabled")
-        security = self._security(listening, to_brokers=migration, to_voters=len(voters) > 1)
+        security = self._security(
+            listening, to_brokers=migration or stock, to_voters=len(voters) > 1 or stock, stock=stock
+        )
         session = self._int("zookeeper.session.timeout.ms", 18_000, at_least=100)
         return NodeConfig(
             file=self._file,
@@ -327,7 +338,7 @@ class _Parser:
             connections_max=self._int("max.connections", 2**31 - 1, at_least=1, at_most=2**31 - 1),
             connections_idle_ms=self._idle_ms(),
             quorum=self._quorum_settings(),
-            authorizer=self._authorizer({listener.protocol for listener in listening.listeners}),
+            authorizer=self._authorizer({listener.protocol for listener in listening.listeners}, stock=stock),
             tokens=self._tokens(),
             token_check_interval_ms=self._int("delegation.token.expiry.check.interval.ms", 3_600_000, at_least=1),
             passwords=read_encoder(self._given, self._int, self._refuse),
@@ -351,6 +362,7 @@ class _Parser:
             given=self._given,
             provided=self._provided,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
+            is_stock=stock,
         )
 
     def access(self, peer: PeerKind) -> PeerAccess:
@@ -391,10 +403,12 @@ class _Parser:
             retention_ms=self._limit("metadata.max.retention.ms", default.retention_ms, off=-1),
         )
 
-    def _authorizer(self, protocols: Collection[int]) -> AuthorizerRules | None:
+    def _authorizer(self, protocols: Collection[int], *, stock: bool) -> AuthorizerRules | None:
         name = self._given.get("authorizer.class.name")
         if not name:
             return None
+        if stock:
+            return AuthorizerRules(frozenset(), False)
         if name != STANDARD_AUTHORIZER:
             self._refuse("authorizer.class.name", f"on controllers only {STANDARD_AUTHORIZER} is supported")
         given = (user.strip() for user in self._given.get("super.users", "").split(";"))
@@ -427,14 +441,14 @@ class _Parser:
 
     # --- what we cannot do ---------------------------------------------------------------------------------
 
-    def _refuse_what_cannot_be_honoured(self) -> None:
+    def _refuse_what_cannot_be_honoured(self, *, stock: bool) -> None:
         roles = self._names("process.roles")
         if roles != ["controller"]:
             self._refuse("process.roles", "a controller runs on its own node; combined mode is not supported")
         if self._given.get("controller.quorum.bootstrap.servers"):
             self._refuse("controller.quorum.bootstrap.servers", "dynamic voters (kraft.version 1) are not supported")
         for key in ("alter.config.policy.class.name", "create.topic.policy.class.name"):
-            if self._given.get(key):
+            if self._given.get(key) and not stock:
                 self._refuse(key, "policy classes are Java and are not run here")
 
     def _refuse(self, key: str, reason: str) -> NoReturn:
@@ -501,7 +515,7 @@ class _Parser:
             self._refuse(error.key, error.reason)
 
     def _security(
-        self, listening: ControllerListeners, *, to_brokers: bool, to_voters: bool
+        self, listening: ControllerListeners, *, to_brokers: bool, to_voters: bool, stock: bool
     ) -> dict[str, ListenerSecurity]:
         """Of each listener that is not PLAINTEXT. to_brokers, to_voters: whom this node asks on its own account."""
         require_mechanism_between_brokers(self._file, self._given, *listening.inter_broker, self._provided)
@@ -523,7 +537,7 @@ class _Parser:
                 self._given,
                 name,
                 protocol,
-                accepts=name in listening.names,
+                accepts=name in listening.names and not stock,
                 asks_by=asks_by.get(name),
                 failure_delay_ms=failure_delay_ms,
                 hidden=self._provided,

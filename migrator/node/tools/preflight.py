@@ -93,6 +93,7 @@ def check(
     clients: bool = False,
     ask: Callable[[str, int], Sequence[ServerLimit]] | None = None,
     ask_brokers: AskBrokers = ask_now,
+    stock: bool = False,
 ) -> tuple[Tree, list[Occurrence]]:
     """Everything that can be known without a running quorum. What blocks comes first, and before all of it what no
     repair of the cluster helps against.
@@ -100,11 +101,12 @@ def check(
     controllers: their waivers count, as before a takeover.
     brokers: id and settings of each whose file is given (fleet.takeover_settings), judged as the takeover gate does.
     clients: also look who else has a session. ask: of each server, how large a request it takes (request_limits.py).
-    ask_brokers: what each has applied (brokers/applied.py).
+    ask_brokers: what each has applied (brokers/applied.py). stock: Kafka's own controllers take over, and `controllers`
+    are their files.
     """
     tree = read_tree(session, limits)
     read_guards(session, tree)
-    configs, faults = _read_files(controllers)
+    configs, faults = _read_files(controllers, stock=stock)
     first = configs[0] if configs else None
     waived, passwords = ((), None) if first is None else (first.waived, first.passwords)
     found = content_findings(tree, waived, encoder_of(passwords))
@@ -242,9 +244,11 @@ def no_cluster(session: ZkSession) -> Occurrence:
     return MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason)
 
 
-def not_looked_at(controllers: Sequence[Path], *, clients: bool, brokers: bool = False) -> list[str]:
+def not_looked_at(
+    controllers: Sequence[Path], *, clients: bool, brokers: bool = False, stock: bool = False
+) -> list[str]:
     """What a person might think was checked, one line each."""
-    configs, _ = _read_files(controllers)
+    configs, _ = _read_files(controllers, stock=stock)
     lines = []
     if not controllers:
         lines.append("the controllers' files (--controllers FILE)")
@@ -293,13 +297,13 @@ def _claim_findings(tree: Tree) -> Iterator[Occurrence]:
         yield KRAFT_RULES_ALREADY.found(node=held.brokerid, epoch=held.kraft_epoch, migration=migration)
 
 
-def _read_files(files: Sequence[Path]) -> tuple[list[NodeConfig], list[Occurrence]]:
+def _read_files(files: Sequence[Path], *, stock: bool = False) -> tuple[list[NodeConfig], list[Occurrence]]:
     """Those that can be read, and what is wrong with the others."""
     configs: list[NodeConfig] = []
     faults: list[Occurrence] = []
     for file in files:
         try:
-            configs.append(read_config(file))
+            configs.append(read_config(file, stock=stock))
         except FindingError as error:
             faults.append(error.occurrence)
     return configs, faults

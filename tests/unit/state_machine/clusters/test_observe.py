@@ -59,6 +59,7 @@ from state_machine.clusters.observe import (
 )
 from state_machine.evidence.after_dual_write import stuck_findings
 from state_machine.policy.gates import Holder
+from state_machine.policy.phase_table import PHASES
 from state_machine.policy.phases import Phase
 from state_machine.times.stretches import Moment
 from tests.support.statuses import a_status
@@ -175,7 +176,7 @@ SILENT = (ControllerObservation(3000, problem="stock runs in its place"),)
 
 def unruled_s(look: Observation, now: float) -> float | None:
     """As it is shown where only the looks tell: the log of stock is asked beside them (test_true_views.py)."""
-    snapshot: Any = SimpleNamespace(observation=look, phase=Phase.DUAL_WRITE)
+    snapshot: Any = SimpleNamespace(observation=look, phase=Phase.DUAL_WRITE, phase_row=PHASES[Phase.DUAL_WRITE])
     return without_controller_s(snapshot, now)
 
 

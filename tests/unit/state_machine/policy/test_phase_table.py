@@ -137,7 +137,7 @@ def test_what_is_approved_has_the_words_of_the_condition_of_its_gate(phase: Phas
 
 def test_every_roll_belongs_to_one_phase_and_is_contradicted_in_phases_before_its_end() -> None:
     rolls = [roll for row in PHASES.values() for roll in row.rolls]
-    assert sorted(rolls) == sorted(Roll), "each once"
+    assert sorted(rolls) == sorted(set(Roll) - {Roll.BEGIN}), "each once, but for the first start of stock"
     for row in PHASES.values():
         assert row.contradicted is None or row.rolls in ((row.contradicted,), ())
 
@@ -162,7 +162,7 @@ def test_a_driver_may_begin_a_rollback_where_the_claim_is_ours_and_brokers_can_s
 
 
 def test_a_failed_node_may_return_alone_in_three_phases() -> None:
-    found = {str(phase): str(sent_back_roll(phase)) for phase in Phase if sent_back_roll(phase) is not None}
+    found = {str(phase): str(sent_back_roll(row)) for phase, row in PHASES.items() if sent_back_roll(row) is not None}
     assert found == {"BROKERS_JOINING": "join", "ROLLING_BROKERS": "kraft", "ROLLING_BACK": "ours"}
 
 

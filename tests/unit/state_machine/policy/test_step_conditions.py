@@ -14,7 +14,7 @@ from migrator.fleet.roll import NodeNow, Reached, RollEntry, RollNow, RollStep, 
 from migrator.model.verdict import Condition, Verdict
 from state_machine.facts.guards import GuardFact
 from state_machine.policy.fleet_evidence import FilesObserved, RestartsObserved, Roll
-from state_machine.policy.gates import BrokerObservation, Evidence, Holder
+from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
 from state_machine.policy.gates_forward import (
     controllers_are_replaced,
     finalize_evidence,
@@ -24,11 +24,13 @@ from state_machine.policy.gates_forward import (
 )
 from state_machine.policy.rolls import WAYS_BACK
 from state_machine.policy.step_conditions import LISTS, When, conditions_of
+from state_machine.policy.stock_gates import stock_files_are_clean
 from state_machine.rolling.table import around_of, cluster_ready
 from tests.unit.state_machine.evidence.test_later_kafka import NAME, WAITING
 from tests.unit.state_machine.policy.test_road_gates import BROKERS, NODES, a_canary, closed, evidence, voters
 
 GATES: Final[dict[Roll, Callable[[Evidence], Verdict]]] = {
+    Roll.BEGIN: stock_files_are_clean,
     Roll.JOIN: may_join_brokers,
     Roll.KRAFT: may_roll_brokers,
     Roll.STOCK: may_replace_controllers,
@@ -77,6 +79,8 @@ WHOLE_BY_ITSELF: Final = NodeNow(ProcessState.RUNNING, Verdict((Condition("it is
 
 def as_before(roll: Roll, *, road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
     """Everything of this step holds, but for the changes."""
+    if roll is Roll.BEGIN:
+        return replace(evidence(road, **changes), check=Inspection(True, 5.0, "nothing found"))
     if roll is not Roll.JOIN:
         return evidence(road, **changes)
     found = evidence({"zookeeper_ids": BROKERS, "rolls": {}, **(road or {})})

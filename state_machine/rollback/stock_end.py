@@ -1,0 +1,127 @@
+"""The end of Kafka's own controllers on a way back: they are stopped, and their claim is taken away.
+
+In:   a snapshot whose brokers are all in ZooKeeper mode. Out: why it goes on, or None: nothing of stock is left.
+Elsewhere: the multi that takes the claim away (migrator/node/tools/without_controllers.py), brokers that go back before
+(rolling/back.py), when it is possible (policy/stock_gates.py).
+Rules: the active controller is stopped last, so that nothing is committed that ZooKeeper lacks. Every act can be
+repeated. What ZooKeeper lacks of a log that can be read here stops it: starting a majority again loses nothing.
+Source: Kafka 3.9 operations page, "Reverting to ZooKeeper mode"; failure cases F-40 and F-42.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from migrator.findings.finding import FindingError, Occurrence, words_of
+from migrator.findings.road import STEP_FAILED
+from migrator.fleet.actuator import Instruction, ProcessState
+from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
+from migrator.node.zookeeper.claims import read_claim
+from migrator.zk import paths
+from migrator.zk.multi import Delete, Multi
+from migrator.zk.session import ZkSession
+from state_machine.nodes.calls import HostThreads
+from state_machine.nodes.fleet import Fleet, Fleets
+from state_machine.policy.fleet_evidence import CONTROLLERS
+from state_machine.policy.outcome import Blocked, Outcome, Waiting
+from state_machine.rows.store import Snapshot
+
+log = structlog.get_logger()
+
+AGAIN_S: Final = 5.0
+"""From one attempt that failed to the next."""
+
+
+class StockEnd:
+    """One attempt at a time for each migration."""
+
+    def __init__(self, fleets: Fleets, hosts: HostThreads, steady: Callable[[], float] = time.monotonic) -> None:
+        self._fleets = fleets
+        self._hosts = hosts
+        self._steady = steady
+        self._running: dict[int, asyncio.Task[str]] = {}
+        self._failed: dict[int, tuple[Occurrence, float]] = {}
+        self._done: set[int] = set()
+
+    async def step(self, snapshot: Snapshot) -> Outcome | None:
+        """None: every stock controller is stopped, and nothing of its claim stands."""
+        task = self._running.get(snapshot.id)
+        if task is None:
+            return await self._begin(snapshot)
+        if not task.done():
+            return Waiting("stock controllers are stopped, the active one last; then their claim is taken away")
+        del self._running[snapshot.id]
+        try:
+            waits = task.result()
+        except FindingError as error:
+            self._failed[snapshot.id] = error.occurrence, self._steady()
+            return Blocked(f"{error.occurrence.text}", (error.occurrence,))
+        if waits:
+            return Waiting(waits)
+        self._failed.pop(snapshot.id, None)
+        self._done.add(snapshot.id)
+        return None
+
+    async def _begin(self, snapshot: Snapshot) -> Outcome | None:
+        if snapshot.id in self._done:
+            return None
+        failed = self._failed.get(snapshot.id)
+        if failed is not None and self._steady() - failed[1] < AGAIN_S:
+            return Blocked(f"{failed[0].text}", (failed[0],))
+        work = self._hosts.away(snapshot.id, self._end, snapshot)
+        self._running[snapshot.id] = asyncio.create_task(work, name=f"end of stock in migration {snapshot.id}")
+        return Waiting("stock controllers are stopped, the active one last; then their claim is taken away")
+
+    def _end(self, snapshot: Snapshot) -> str:
+        """Blocks on hosts and ZooKeeper. Returns what a person has to do first; empty: it is done."""
+        fleet = self._fleets.fleet(snapshot.migration.name).of_cluster(snapshot.migration.cluster_id)
+        waits = stop_controllers(fleet, None if snapshot.observation is None else snapshot.observation.log.leader)
+        if waits:
+            return waits
+        local = [Path(each.data) for each in snapshot.inventory.controllers if not each.is_remote]
+        try:
+            with ZkSession(snapshot.inventory.zookeeper) as session:
+                take_claim_away(session, [each for each in local if each.is_dir()])
+        except OSError as error:
+            raise STEP_FAILED.error(act="release", node="the claim", reason=words_of(error)) from error
+        return ""
+
+
+def stop_controllers(fleet: Fleet, leader: int | None) -> str:
+    """What a person has to do; empty: each of them has ended. Raises what a host refuses."""
+    for node in sorted(fleet.of(CONTROLLERS), key=lambda each: (each.id == leader, each.id)):
+        if node.actuator.status().state is ProcessState.STOPPED:
+            continue
+        answer = node.actuator.stop()
+        if isinstance(answer, Instruction):
+            return f"a person has to act on {node.name}: {answer.text}"
+        if node.actuator.status().state is not ProcessState.STOPPED:
+            raise STEP_FAILED.error(act="stop", node=node.name, reason="its host does not say that it has ended")
+        log.warning("stock.stopped", node=node.id)
+    return ""
+
+
+def take_claim_away(session: ZkSession, logs: list[Path]) -> None:
+    """Raises what refuses it. logs: directories of controllers on this host; what ZooKeeper lacks of them stops it."""
+    observed = read_claim(session)
+    held = observed.controller
+    if held is not None and held.kraft_epoch <= 0:
+        # a broker is controller: before a claim stock left at most a /migration that names nothing
+        if observed.migration_version >= 0 and _names_nothing(observed.migration):
+            session.apply(Multi((Delete(paths.MIGRATION, observed.migration_version),)))
+        return
+    if held is None and observed.migration_version < 0:
+        return  # taken away, and no broker is elected yet
+    with_log = [each for each in logs if any(each.glob("__cluster_metadata-0/*.log"))]
+    done = execute_without_controllers(session, plan_without_controllers(session, with_log))
+    log.warning("stock.claim_taken_away", after=done)
+
+
+def _names_nothing(migration: object) -> bool:
+    return getattr(migration, "kraft_metadata_offset", -1) < 0
