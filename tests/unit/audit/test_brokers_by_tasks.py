@@ -9,11 +9,13 @@ import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 
+from api.commands.audits import print_brokers
 from migrator.audit.brokers.answers import BrokerReading
 from migrator.audit.brokers.compare import compare_broker
 from migrator.audit.brokers.lagging import ReadUpTo, lag_of
@@ -26,11 +28,16 @@ from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, LogFacts
 from migrator.audit.security_facts import ACLS
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError
+from migrator.model.jaas import KerberosLogin
+from migrator.model.values import SecurityProtocol
+from migrator.node.brokers.sent_access import AccessOfFile
 from migrator.node.brokers.what_they_say import WhomToAsk
 from migrator.node.tools import asking_by_tasks
 from migrator.node.tools import third_side as module
 from migrator.node.tools.asking_by_tasks import LookedAt
 from migrator.node.tools.third_side import BrokersAsked, LagAsked, third_side
+from migrator.node.transport.client_security import PLAINTEXT
+from migrator.node.transport.security import ListenerSecurity, SaslSettings
 from migrator.wire.messages.metadata import ConfigRecord
 from migrator.wire.schema import Message
 from tests.unit.audit.test_brokers_side import ACL, FAULTS, Spoil, a_log, add, drop, put, says
@@ -306,3 +313,39 @@ def test_states_and_facts_of_a_log_arrive_in_a_task() -> None:
     states: LogStates = pickle.loads(pickle.dumps(states_behind(LATER[0][0])(READ)))
     assert states.of((TOPIC_CONFIGS, "orders")) == states_behind(LATER[0][0])(READ).of((TOPIC_CONFIGS, "orders"))
     assert pickle.loads(pickle.dumps(a_log())).topics() == ["orders"]
+
+
+def test_a_kerberos_login_keeps_the_question_here_and_the_report_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On other hosts. On this one, tasks log in by the file of the controller themselves."""
+    audit = Audit([spoiled(drop(ACLS, ACL))])
+    quick = audit.by(None, monkeypatch)
+    kerberos = KerberosLogin("us@EXAMPLE", keytab="/k", service="kafka")
+    sasl = SaslSettings((), "GSSAPI", {}, kerberos=kerberos)
+    access = ListenerSecurity("c.properties", "INSIDE", SecurityProtocol.SASL_PLAINTEXT, sasl=sasl)
+    asked = BrokersAsked("k1:9092", access=access, file=Path("c.properties"))
+    remote, local = (
+        TasksHere(2, master, remote=master != "local[2]") for master in ("spark://cluster:7077", "local[2]")
+    )
+    side = without_chance(third_side(asked, a_log, tasks=remote, looks_after_s=NO_TIME))
+    assert remote.steps == 0
+    assert side.asked_here.startswith("Z2K-5017 The Kerberos login of us@EXAMPLE for brokers cannot go to ")
+    assert msgspec.structs.replace(side, asked_here="") == quick
+    print_brokers(side)
+    assert side.asked_here in capsys.readouterr().out
+    monkeypatch.setattr(AccessOfFile, "here", lambda _: PLAINTEXT)
+    Audit([spoiled(drop(ACLS, ACL))]).by(local, monkeypatch)
+    assert without_chance(third_side(asked, a_log, tasks=local, looks_after_s=NO_TIME)) == quick
+
+
+def test_a_login_that_a_task_cannot_use_is_told_of_each_of_its_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an expired token, or a file that is gone meanwhile."""
+    audit = Audit([{1: says(1), 2: says(2)}])
+    audit.by(None, monkeypatch)  # it plays brokers
+    access = ListenerSecurity("gone.properties", "INSIDE", SecurityProtocol.SASL_PLAINTEXT)
+    asked = BrokersAsked("k1:9092", access=access, file=Path("gone.properties"))
+    side = third_side(asked, a_log, tasks=TasksHere(1), looks_after_s=NO_TIME)
+    assert [each.broker for each in side.asked] == [1, 2]
+    assert all("gone.properties" in each.problem for each in side.asked)
+    assert not side.complete
