@@ -5,12 +5,13 @@ else is, by the quick engine, by one task of Spark and by two (issue of the audi
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from typing import Any, Final
 import pytest
 from msgspec import structs
 
+from api.cli import app
 from migrator.audit.normalise import TOPIC_RESOURCE, LogFacts
 from migrator.audit.spark.kept_session import LEFT_BEHIND, KeptSession
 from migrator.audit.spark.kept_tasks import SparkTasks
@@ -66,40 +68,62 @@ NOBODY: Final = 1
 PLANTED: Final = "/kafka-acl/Topic/told-to-nobody"
 
 
-QUICK: Final = ("--engine", "quick")
-BY_TASKS: Final = tuple(("--engine", "spark", "--master", f"local[{tasks}]") for tasks in (1, 2))
-"""Spark runs as many tasks as it has cores."""
+MASTER: Final = "local[2]"
 
 
-def audit(
-    cluster: LabCluster,
-    kraft: Path | str,
-    *words: str,
-    exits: Collection[int] = (0, 1),
-    engine: Sequence[str] = QUICK,
-) -> dict[str, Any]:
-    """As anybody would run it, with every broker asked."""
-    command = [sys.executable, "-m", "api", "audit", "-z", cluster.zookeeper_connect, "--kraft", str(kraft)]
-    command += ["--brokers", cluster.bootstrap_servers, *engine, "--json", *words]
+def words_of_audit(cluster: LabCluster, kraft: Path | str, *words: str) -> list[str]:
+    """With every broker asked."""
+    asked = ["-z", cluster.zookeeper_connect, "--kraft", str(kraft), "--brokers", cluster.bootstrap_servers]
+    return ["audit", *asked, "--json", *words]
+
+
+def audit(cluster: LabCluster, kraft: Path | str, *words: str, exits: Collection[int] = (0, 1)) -> dict[str, Any]:
+    """As anybody would run it."""
+    command = [sys.executable, "-m", "api", *words_of_audit(cluster, kraft, "--engine", "quick", *words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=AUDIT_DEADLINE_S, check=False)
     assert done.returncode in exits, done.stdout + done.stderr
     return dict(json.loads(done.stdout))
 
 
-def audit_by_all(
-    cluster: LabCluster, kraft: Path | str, *words: str, exits: Collection[int] = (0, 1)
-) -> dict[str, Any]:
-    """By the quick engine; one task of Spark and two of them say the same of brokers, word for word."""
-    quick = audit(cluster, kraft, *words, exits=exits)
-    for engine in BY_TASKS:
-        assert of_brokers(audit(cluster, kraft, *words, exits=exits, engine=engine)) == of_brokers(quick), engine
-    return quick
+class AuditsInTasks:
+    """Audits by Spark, in one session for all of them, as the service has it."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.session = KeptSession(directory, MASTER)
+
+    def audit(self, tasks: int, cluster: LabCluster, kraft: Path | str, *words: str) -> dict[str, Any]:
+        """tasks: so many ask brokers."""
+        given = words_of_audit(cluster, kraft, "--engine", "spark", "--master", MASTER, *words)
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            redirect_stdout(io.StringIO()) as printed,
+        ):
+            patch.setattr(asking_by_tasks, "TASKS_AT_ONCE", tasks)
+            assert app(given, obj=self.session, standalone_mode=False) in (0, 1), printed.getvalue()
+        return dict(json.loads(printed.getvalue()))
+
+    def with_quick(
+        self, cluster: LabCluster, kraft: Path | str, *words: str, exits: Collection[int] = (0, 1)
+    ) -> dict[str, Any]:
+        """By the quick engine; one task of Spark and two of them say the same of brokers, word for word."""
+        quick = audit(cluster, kraft, *words, exits=exits)
+        for tasks in (1, 2):
+            assert of_brokers(self.audit(tasks, cluster, kraft, *words)) == of_brokers(quick), f"{tasks} tasks"
+        return quick
+
+    def why_not_alike(self, cluster: LabCluster, log: Path) -> str | None:
+        """Of a cluster that still moves: a broker that hears nothing is fenced after nine seconds."""
+        quick = of_brokers(audit(cluster, log, exits=(1,)))
+        others = [of_brokers(self.audit(tasks, cluster, log)) for tasks in (1, 2)]
+        return None if all(each == quick for each in others) else json.dumps([quick, *others])
 
 
-def why_not_alike(cluster: LabCluster, log: Path) -> str | None:
-    """Of a cluster that still moves: a broker that hears nothing is fenced after nine seconds."""
-    quick, *others = (of_brokers(audit(cluster, log, exits=(1,), engine=each)) for each in (QUICK, *BY_TASKS))
-    return None if all(each == quick for each in others) else json.dumps([quick, *others])
+@pytest.fixture
+def in_tasks(tmp_path: Path) -> Iterator[AuditsInTasks]:
+    found = AuditsInTasks(tmp_path / "spark")
+    yield found
+    found.session.stop()
 
 
 def of_brokers(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +207,7 @@ def with_topic_id(broker: BrokerProcess, partition: str, topic_id: str) -> str:
 
 
 def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write_and_in_hybrid(
-    laboratory: Laboratory, tmp_path: Path
+    laboratory: Laboratory, tmp_path: Path, in_tasks: AuditsInTasks
 ) -> None:
     """An ACL that nobody told brokers, an epoch that only ZooKeeper has, a log of another topic; then nothing; then a
     broker in KRaft mode that hears nothing any more, of which the quorum says that it lags. The log is a rehearsal's
@@ -205,7 +229,7 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
         subprocess.run([sys.executable, "-m", "api", *words], check=True, timeout=AUDIT_DEADLINE_S)
 
         disks = disks_of(tmp_path, brokers[0], brokers[2])
-        report = audit_by_all(cluster, rehearsal, "--allow-moved", *disks, exits=(1,))
+        report = in_tasks.with_quick(cluster, rehearsal, "--allow-moved", *disks, exits=(1,))
         assert report["differences"] == []
         assert modes(report) == dict.fromkeys((0, 1, 2), "ZooKeeper")
         assert told(report) == {
@@ -236,7 +260,7 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
             brokers[1].restart_as(replace(hybrid, extra={**hybrid.extra, **acls}))
             cluster.wait_isr_whole(topics)
             wait_for(lambda: why_not_same(cluster, log), "all three sides are equal with one broker in KRaft mode")
-            report = audit_by_all(cluster, log, *disks_of(tmp_path, *brokers), exits=(0,))
+            report = in_tasks.with_quick(cluster, log, *disks_of(tmp_path, *brokers), exits=(0,))
             assert modes(report) == {0: "ZooKeeper", 1: "KRaft", 2: "ZooKeeper"}
             (listed,) = (each for each in report["brokers"]["families"] if each["family"] == "disks")
             assert listed["equal"] == listed["compared"] > len(brokers), "log directories, and replicas in them"
@@ -246,8 +270,8 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
             assert (1, "topic configs", "topic-0", "", "broker") in told(report), report["brokers"]
             assert {each[0] for each in told(report)} == {1}, report["brokers"]
             assert report["differences"] == []
-            for engine in (QUICK, BY_TASKS[-1]):
-                report = audit(cluster, f"{HOST}:{way.target_port}", exits=(0, 1), engine=engine)
+            quorum = f"{HOST}:{way.target_port}"
+            for report in (audit(cluster, quorum), in_tasks.audit(2, cluster, quorum)):
                 (cut_off,) = (each for each in report["brokers"]["asked"] if each["broker"] == 1)
                 assert cut_off["lag"]["offsets"] > 0, cut_off
                 assert cut_off["lagging"] > 0, cut_off
@@ -255,7 +279,7 @@ def test_what_brokers_say_is_a_side_of_its_own_before_the_takeover_in_dual_write
                 assert report["brokers"]["differences"] or not cut_off["lag"]["beyond"], (
                     "whether it is, is a matter of time"
                 )
-            wait_for(lambda: why_not_alike(cluster, log), "it is fenced, and all engines say the same of it")
+            wait_for(lambda: in_tasks.why_not_alike(cluster, log), "it is fenced, and all engines say the same of it")
             with pytest.raises(OSError, match="belongs to another cluster than"):
                 read_up_to(voters_at(f"{HOST}:{way.target_port}"), "a-cluster-of-others")
             way.heal()
@@ -282,8 +306,8 @@ def test_brokers_that_cannot_be_reached_are_the_same_finding_in_tasks_which_leav
     asked = BrokersAsked(f"{HOST}:{NOBODY}")
     quick = third_side(asked, lambda: facts)
     assert [each.problem for each in quick.asked] == [*["Connection refused"] * 3, "no broker names it as alive"]
-    session = KeptSession(tmp_path, "local[2]")
-    with session("local[2]", tmp_path) as spark:
+    session = KeptSession(tmp_path, MASTER)
+    with session(MASTER, tmp_path) as spark:
         told = third_side(asked, lambda: facts, tasks=SparkTasks(spark))
         assert structs.replace(told, seconds=0.0) == structs.replace(quick, seconds=0.0)
     assert any(list(tmp_path.glob(pattern)) for pattern in LEFT_BEHIND)
