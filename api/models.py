@@ -386,6 +386,9 @@ class BrokersView(BaseModel):
     lag_problem: str = Field(
         default="", description="why it is not known whether brokers that differ only lag; empty: nobody had to know"
     )
+    asked_here: str = Field(
+        default="", description="why the tasks of Spark did not ask brokers; empty: they did, or there were none"
+    )
     left_off: int = Field(description="how many differences its report does not carry")
 
 

@@ -27,6 +27,7 @@ _OF_BROKERS: Final[dict[str, Any]] = {
     "left_off": 0,
     "problem": "",
     "lag_problem": "",
+    "asked_here": "",
 }
 """Reports leave out what is as it is by default."""
 _OF_ZOOKEEPER: Final = ("connect", "cluster_id", "controller", "controller_epoch", "dual_write")

@@ -139,13 +139,14 @@ def _third_side(
         if controller is None:
             return BrokersAsked(addresses, without=left_out)
         access = read_access(controller, PeerKind.BROKERS)
-        return BrokersAsked(addresses, client_security(access.security), access.listener, left_out)
+        security = client_security(access.security)
+        return BrokersAsked(addresses, security, access.listener, left_out, access.security, controller.absolute())
 
     def ask(sides: ReadSides) -> BrokersSide:
         side = BrokersSide()
         if brokers is not None:
             lag = _lag_asked(kraft, controller, sides)
-            side = third_side(asked(brokers), sides.read, sides.between, lag=lag)
+            side = third_side(asked(brokers), sides.read, sides.between, lag=lag, tasks=sides.tasks)
         return with_disks(side, disks, sides) if disks else side
 
     return ask
@@ -203,8 +204,8 @@ def print_brokers(side: BrokersSide) -> None:
             print(printable(f"not read: broker {asked.broker}: {asked.problem or asked.refused}"))
         if asked.lag is not None:
             print(f"broker {asked.broker}: {asked.lag_words}")
-    if side.lag_problem:
-        print(printable(side.lag_problem))
+    for problem in filter(None, (side.lag_problem, side.asked_here)):
+        print(printable(problem))
     for each in side.differences[:LINES_MAX]:
         what = " ".join(filter(None, (each.family, each.key, each.field_)))
         alone = {"broker": "the broker stands alone", "log": "the log stands alone", "each": "all three differ"}

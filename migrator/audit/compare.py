@@ -508,6 +508,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     left_off:        how many `differences` are not carried.
     problem:         why no broker was read at all.
     lag_problem:     why it is not known whether brokers that differ only lag.
+    asked_here:      why the tasks of Spark did not ask brokers; "" where they did, and for the quick engine.
 
     Every field has a default, so that rows of another release can be read.
     """
@@ -521,6 +522,7 @@ class BrokersSide(msgspec.Struct, omit_defaults=True):
     left_off: int = 0
     problem: str = ""
     lag_problem: str = ""
+    asked_here: str = ""
 
     @property
     def outcome(self) -> BrokerOutcome:

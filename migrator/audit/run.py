@@ -19,6 +19,7 @@ import msgspec
 
 from migrator.audit.beside import facts_by_key, others_in_snapshot, read_snapshot
 from migrator.audit.brokers.both_sides import SETTLES_MS, LogSince, ReadSides
+from migrator.audit.brokers.tasks import RunsTasks
 from migrator.audit.catching_up import read_up_to
 from migrator.audit.compare import (
     NOT_A_COPY,
@@ -85,12 +86,14 @@ def run_audit(
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY, read="")
         rows = None if report_only else out
-        report = _run(zookeeper, kraft, engine, master, rows, rules, passwords, sessions)
-        report = refuse_nothing_compared(report, kraft)
-        if confirm is not None:
-            confirm()
-        if third_side is not None:
-            report = _with_brokers(report, third_side, kraft, confirm)
+
+        def finish(two_sides: AuditReport, tasks: RunsTasks | None = None) -> AuditReport:
+            two_sides = refuse_nothing_compared(two_sides, kraft)
+            if confirm is not None:
+                confirm()
+            return two_sides if third_side is None else _with_brokers(two_sides, third_side, kraft, confirm, tasks)
+
+        report = _run(zookeeper, kraft, engine, master, rows, rules, passwords, sessions, finish)
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
         if error.code in (AUDIT_OUT_UNUSABLE.code, ADDRESS_UNUSABLE.code):
@@ -101,10 +104,14 @@ def run_audit(
 
 
 def _with_brokers(
-    report: AuditReport, third_side: ThirdSide, kraft: str, confirm: Callable[[], None] | None
+    report: AuditReport,
+    third_side: ThirdSide,
+    kraft: str,
+    confirm: Callable[[], None] | None,
+    tasks: RunsTasks | None = None,
 ) -> AuditReport:
     """The log is read again for it: a broker is compared with what the log says now. What the two sides said of each
-    other stays where no broker can be read.
+    other stays where no broker can be read. tasks: of the engine, where it has any.
     """
 
     def now() -> None:
@@ -125,7 +132,7 @@ def _with_brokers(
 
     cluster_id = report.zk.get("cluster_id") or cluster_of_log(kraft)
     try:
-        side = third_side(ReadSides(read, behind, since, [*report.differences, *report.expected], cluster_id))
+        side = third_side(ReadSides(read, behind, since, [*report.differences, *report.expected], cluster_id, tasks))
     except FindingError as error:
         side = BrokersSide(problem=str(error))
     except Exception as error:  # a fault of ours or of a library: a way back may wait for what the two sides said
@@ -157,10 +164,12 @@ def _run(
     rules: ExpectedDifferences,
     passwords: EncoderSecrets | None,
     sessions: Any,
+    finish: Callable[..., AuditReport],
 ) -> AuditReport:
+    """finish: goes on with the report of two sides, while the engine's tasks are there."""
     match engine:
         case "quick":
-            return _quick(zookeeper, kraft, rules, passwords)
+            return finish(_quick(zookeeper, kraft, rules, passwords))
         case "spark":
             if isinstance(zookeeper, ZooKeeperFiles):
                 reason = "only --engine quick reads files of ZooKeeper"
@@ -172,7 +181,14 @@ def _run(
 
             opened = spark_session if sessions is None else sessions
             return spark_audit(
-                zookeeper, kraft, master=master, out=out, rules=rules, passwords=passwords, sessions=opened
+                zookeeper,
+                kraft,
+                master=master,
+                out=out,
+                rules=rules,
+                passwords=passwords,
+                sessions=opened,
+                finish=finish,
             )
         case _:
             raise AUDIT_CANNOT_READ.error(what=f"engine {engine}", reason="it is neither spark nor quick")

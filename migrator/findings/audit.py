@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.findings.finding import Finding
+from migrator.findings.finding import Finding, Severity
 
 AUDIT_CANNOT_READ = Finding(
     code="Z2K-5001",
@@ -115,6 +115,16 @@ LOGIN_STAYS_HERE = Finding(
     means="Executors read ZooKeeper themselves, with the login of this process. A user with a password, and TLS keys, "
     "are sent to them. A keytab is not: it is the key of its principal for every service. Nothing was sent yet.",
     remedy="Run the audit with `--master local[*]` or `--engine quick`; this process alone reads ZooKeeper then.",
+)
+
+BROKERS_ASKED_HERE = Finding(
+    code="Z2K-5017",
+    says="The Kerberos login of {principal} for brokers cannot go to the executors of {master}: this process asked the "
+    "brokers, one core for all.",
+    means="Executors ask brokers themselves, with the login of the controller's file. A password, a token and TLS keys "
+    "are sent to them. A keytab is not: it is the key of its principal for every service. What brokers said counts.",
+    remedy="None needed. If it takes too long, run the audit with `--master local[*]`: its tasks log in by the keytab.",
+    severity=Severity.WARNS,
 )
 
 ADDRESS_UNUSABLE = Finding(

@@ -1,6 +1,7 @@
 """`make bench-audit-load`: what a running audit does to others' latency, on ZooKeeper and on brokers.
 
-In:   `python -m tests.benchmarks.audit_load [--topics 10000] [--engines quick spark] [--seconds 10] [--turns 3]`.
+In:   `python -m tests.benchmarks.audit_load [--topics 10000] [--engines quick spark] [--seconds 10] [--turns 3]
+      [--of zookeeper brokers]`.
 Out:  p99 of one client's reads and writes with and without audits that follow each other, in turn; of ZooKeeper on a
       large tree, and of a producer and of metadata on three brokers that are asked as the third side.
 Elsewhere: what an audit itself takes (audit.py, third_side.py).
@@ -128,12 +129,17 @@ def on_brokers(laboratory: Laboratory, options: argparse.Namespace) -> None:
 
     probes: dict[str, Probe] = {"an acknowledged record": produce, "metadata": lambda: admin.list_topics(topics[0])}
     words = [*COMMAND, "audit", "-z", cluster.zookeeper_connect, "--kraft", str(controller.metadata_log)]
-    words += ["--engine", "quick", "--brokers", "registered"]
+    words += ["--brokers", "registered", "--master", MASTER, "--engine"]
     for _ in range(60):
-        if subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode == 0:
+        if subprocess.run([*words, "quick"], stdout=subprocess.DEVNULL, check=False).returncode == 0:
             break
     size = f"{BROKER_TOPICS * PARTITIONS:,} partitions"
-    measured(f"three brokers, {size}, three sides", probes, words, options.seconds, options.turns)
+    for engine in options.engines:
+        what = f"three brokers, {size}, three sides, {engine}"
+        measured(what, probes, [*words, engine], options.seconds, options.turns)
+
+
+SERVERS: Final = {"zookeeper": on_zookeeper, "brokers": on_brokers}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -142,8 +148,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--engines", nargs="+", default=["quick", "spark"])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--of", nargs="+", choices=list(SERVERS), default=list(SERVERS))
     options = parser.parse_args(words)
-    for each in (on_zookeeper, on_brokers):
+    for each in (SERVERS[name] for name in options.of):
         with (
             tempfile.TemporaryDirectory(prefix="zk2kraft-load-") as home,
             Laboratory(Path(home), prepared()) as laboratory,

@@ -19,7 +19,9 @@ import pytest
 
 import migrator
 from migrator.audit.run import run_audit
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper
@@ -30,7 +32,10 @@ from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.session import ZkSession
 from tests.e2e.test_audit_engines import ENCODER, Cluster, seeded
 from tests.e2e.test_cli import a_controller_file
+from tests.e2e.test_secure_quorum import sasl_ssl
 from tests.e2e.test_secure_zookeeper import LOGIN_PASSWORD, flags, login, of_a_secure_zookeeper
+from tests.e2e.test_third_side import STATE, with_later_epoch
+from tests.support.certificates import Authority
 from tests.support.java_keytool import JavaStores
 from tests.support.kept_logs import with_records
 from tests.support.seeded_tree import SeededTree, config_json, state_json
@@ -137,10 +142,14 @@ def audited(
     out: Path | str | None,
     temporary: Path | None = None,
     *more: str,
+    controller: Path | None = None,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """temporary: of the driver. more: words of the command. environment: of the driver alone."""
-    file = a_controller_file(conf.parent, password__encoder__secret=ENCODER.secret)
+    """temporary: of the driver. more: words of the command. controller: its file; None: one without logins.
+
+    environment: of the driver alone.
+    """
+    file = controller or a_controller_file(conf.parent, password__encoder__secret=ENCODER.secret)
     words = ("audit", "-z", cluster.connect, "--kraft", str(cluster.log), "--controller", str(file), "--json", *more)
     engine = ("--engine", "spark", "--master", master, *(() if out is None else ("--out", str(out))))
     return subprocess.run(
@@ -257,3 +266,71 @@ def test_executors_log_in_to_zookeeper_as_the_driver_does_and_write_nothing_of_i
         for file in (*events.rglob("*"), *(tmp_path / "spark").rglob("*")):
             assert not file.is_file() or secret.encode() not in file.read_bytes(), file
     zookeeper.stop()
+
+
+def test_executors_ask_brokers_as_the_driver_does_and_write_nothing_of_the_login_down(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """Brokers take nobody without a certificate and a password. One of them says what the two other sides do not: two
+    workers that see no file of the driver's tell it in the words of the quick engine.
+    """
+    if not may_hide():
+        pytest.skip("this environment lets no process have mounts of its own")
+    driver, events = tmp_path / "driver", tmp_path / "events"
+    (driver / "temporary").mkdir(parents=True)
+    events.mkdir()
+    authority = Authority(driver / "authority")
+    inside = secured(authority, "broker")
+    cluster = LabCluster(laboratory, brokers=2, extra={**inside, "auto.leader.rebalance.enable": "false"})
+    addresses = []
+    for broker in cluster.brokers:
+        addresses.append(f"{HOST}:{laboratory.ports.reserve()}")
+        listeners = f"PLAINTEXT://{HOST}:{broker.spec.port},INSIDE://{addresses[-1]}"
+        extra: dict[str, Value] = {"listeners": listeners, "advertised.listeners": listeners}
+        broker.spec = replace(broker.spec, extra={**broker.spec.extra, **extra})
+    cluster.start()
+    cluster.create_topics(["topic-1"])
+    cluster.wait_isr_whole(("topic-1",))
+    leader, _ = with_later_epoch(cluster, STATE)
+    log = driver / "log"
+    with ZkSession(cluster.zookeeper_connect) as session:
+        rehearse(session, log, UNLIMITED)
+    file = a_controller_file(driver)
+    keys = secured(authority, "controller")
+    file.write_text(file.read_text() + "".join(f"{name}={value}\n" for name, value in keys.items()))
+    asked = ("--brokers", ",".join(addresses))
+    words = [str(Path(sys.executable).with_name("zk2kraft")), "audit", "-z", cluster.zookeeper_connect, *asked]
+    words += ["--kraft", str(log), "--controller", str(file), "--engine", "quick", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=AUDIT_DEADLINE_S)
+    quick = json.loads(done.stdout)["brokers"]
+    assert {(each["broker"], each["family"], each["field"]) for each in quick["differences"]} == {
+        *((each, "partitions", "leader_epoch") for each in (0, 1)),
+        (leader, "logs", "leads at"),
+    }
+    noted = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    hidden = [driver, Path(migrator.__file__).parent]
+    with a_spark_cluster(laboratory, tmp_path / "spark", {**PROTECTED, **noted}, workers=2, hidden=hidden) as master:
+        conf, of_both = tmp_path / "spark" / "conf", Cluster(cluster.zookeeper_connect, log, driver)
+        ran = audited(of_both, master, conf, None, driver / "temporary", *asked, controller=file)
+    assert ran.returncode == done.returncode == 1, ran.stdout + ran.stderr
+    told = json.loads(ran.stdout)["brokers"]
+    assert "asked_here" not in told
+    assert {**told, "seconds": None} == {**quick, "seconds": None}
+    assert list(events.iterdir()), "Spark wrote an event log"
+    for secret in ("c0ntr0ller", "PRIVATE KEY"):
+        assert secret not in ran.stdout + ran.stderr
+        for each in (*events.rglob("*"), *(tmp_path / "spark").rglob("*"), *(driver / "temporary").rglob("*")):
+            assert not each.is_file() or secret.encode() not in each.read_bytes(), each
+
+
+def secured(authority: Authority, user: str) -> dict[str, Value]:
+    """Of brokers, and of the controller that asks them, whose certificate has to be shown as well (KIP-684)."""
+    return {
+        **sasl_ssl(authority, user, "PLAINTEXT"),
+        "inter.broker.listener.name": "INSIDE",
+        "listener.name.inside.ssl.client.auth": "required",
+    }

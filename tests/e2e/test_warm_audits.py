@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from migrator.audit.history.kept_runs import REPORT_FILE
+from migrator.audit.spark.kept_session import LEFT_BEHIND
 from migrator.audit.warm_process import living
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
@@ -70,7 +71,7 @@ def same_as_cold(cold: Path, warm: Path, fresh: subprocess.CompletedProcess[str]
 
 def left_by_audits(scratch: Path) -> str | None:
     """The process clears up behind its answer."""
-    return str([str(each) for each in scratch.glob("blockmgr-*/*/shuffle_*")] or "") or None
+    return str([str(each) for pattern in LEFT_BEHIND for each in scratch.glob(pattern)] or "") or None
 
 
 def test_audits_in_the_warm_process_say_what_fresh_processes_say(cluster: Cluster, home: Path, tmp_path: Path) -> None:

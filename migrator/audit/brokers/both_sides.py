@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from migrator.audit.brokers.tasks import RunsTasks
 from migrator.audit.compare import Difference
 from migrator.audit.log_states import LogStates
 from migrator.audit.normalise import LogFacts
@@ -36,6 +37,7 @@ class ReadSides:
     since:      the same, with all that it said since shortly before each of these times, in ms.
     between:    differences of ZooKeeper and the log, expected ones too.
     cluster_id: of both; None: it is not known.
+    tasks:      of the engine that compared both; None: it has none, and this process asks brokers.
     """
 
     read: Callable[[], LogFacts]
@@ -43,3 +45,4 @@ class ReadSides:
     since: Callable[[Sequence[int]], list[LogSince]]
     between: Sequence[Difference] = ()
     cluster_id: str | None = None
+    tasks: RunsTasks | None = None

@@ -82,6 +82,7 @@ from migrator.audit.spark.fold import (
     with_subjects,
 )
 from migrator.audit.spark.kept_rows import KeptRows, RowsInFiles, RowsWithExecutors
+from migrator.audit.spark.kept_tasks import SparkTasks
 from migrator.audit.spark.sent_login import SentLogin, login_to_send
 from migrator.audit.spark.session import spark_session
 from migrator.audit.spark.shipped import SentFile, with_bytes
@@ -136,6 +137,8 @@ _SEEN: Final = (
 
 Sessions = Callable[[str, Path], AbstractContextManager[SparkSession]]
 """From a master and an audit's scratch directory."""
+
+Finish = Callable[[AuditReport, SparkTasks], AuditReport]
 
 NO_RULES: Final = ExpectedDifferences()
 SCRATCH: Final = ".scratch"
@@ -194,16 +197,19 @@ def spark_audit(
     settle_s: float = SETTLE_S,
     passwords: EncoderSecrets | None = None,
     sessions: Sessions = spark_session,
+    finish: Finish | None = None,
 ) -> AuditReport:
     """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings.
 
     sessions: starts a session for this audit, or gives one that runs already and goes on to (kept_session.py).
+    finish: goes on with the report while the session is there, as the third side does; None: nothing does.
     """
     login = None if is_local(master) else login_to_send(master)
     request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords, login)
     with _prepared(request, out) as work, sessions(master, work.scratch) as spark:
         work.clock.lap("session")
-        return _audited(spark, request, work)
+        report = _audited(spark, request, work)
+        return report if finish is None else finish(report, SparkTasks(spark))
 
 
 @dataclass(slots=True)

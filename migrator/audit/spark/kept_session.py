@@ -26,6 +26,9 @@ from migrator.findings.finding import FindingError
 DISTRUSTED: Final = (SPARK_FAILED.code, AUDIT_ROWS_LOST.code)
 """After these nobody knows what state the session is in."""
 
+LEFT_BEHIND: Final = ("blockmgr-*/*/shuffle_*", "blockmgr-*/*/rdd_*", "spark-*/pyspark-*/*")
+"""Shuffles, rows that stayed with tasks, and functions of more than a megabyte, which PySpark writes down."""
+
 
 class KeptSession:
     """directory: of Spark alone; it has to exist. distrusted: what an audit ended with that the session may be to
@@ -61,13 +64,14 @@ class KeptSession:
         self.tidy()
 
     def tidy(self) -> None:
-        """Forget the last audit's shuffles, in memory and on disk, and give memory back before the next one."""
+        """Forget what the last audit left, in memory and on disk, and give memory back before the next one."""
         if self._session is None:
             return
         gateway: Any = self._session.sparkContext._gateway
         gateway.jvm.System.gc()
-        for file in self._directory.glob("blockmgr-*/*/shuffle_*"):
-            file.unlink(missing_ok=True)
+        for pattern in LEFT_BEHIND:
+            for file in self._directory.glob(pattern):
+                file.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """End Spark; the next audit would start it again."""

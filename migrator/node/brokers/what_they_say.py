@@ -3,7 +3,8 @@
 In:   addresses of any brokers, how to speak to brokers, and the log's facts: leader epochs and topic ids are asked
       about, not told.
 Out:  a `BrokerReading` of each broker that answers, one at a time, and by broker id why there is none.
-Elsewhere: what is compared (audit/brokers), when a difference counts (node/tools/third_side.py).
+Elsewhere: what is compared (audit/brokers), when a difference counts (node/tools/third_side.py), asking in tasks of
+Spark (node/tools/asking_by_tasks.py).
 Rules: a few brokers are asked beside each other, each over one connection, and nothing is changed. Of 100,000
 partitions an answer takes 100 MB here, so none is kept. A broker in ZooKeeper mode
 answers questions about configuration, quotas and credentials from ZooKeeper at each call, so it is not asked these: it
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from migrator.audit.brokers.answers import (
@@ -121,6 +123,41 @@ LEADS: Final = {NOT_LEADER: "it does not lead", FENCED_LEADER_EPOCH: "later", UN
 ANOTHER: Final = "another one"
 
 
+Addresses = dict[int, tuple[str, int]]
+"""Host and port by broker id."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhomToAsk:
+    """alive: whom to ask, and where. silent: why nobody else can be asked, by broker id."""
+
+    alive: Addresses
+    silent: dict[int, str]
+
+
+async def whom_to_ask(
+    bootstrap: Sequence[tuple[str, int]],
+    log: LogFacts,
+    security: ClientSecurity,
+    *,
+    only: Iterable[int] | None = None,
+    without: Collection[int] = (),
+) -> WhomToAsk:
+    """Ask the addresses who is alive. A broker that the others do not name, as it is fenced, names itself at its own
+    address.
+
+    only: these; None: all that have replicas, are registered, or are alive, but those of `without`. Raises OSError when
+    no address answers.
+    """
+    alive = await _alive(bootstrap, security)
+    everybody = {*alive, *with_replicas(log), *log.registered}
+    wanted = (everybody if only is None else set(only)) - set(without)
+    return WhomToAsk(
+        {broker: alive[broker] for broker in sorted(wanted & set(alive))},
+        dict.fromkeys(wanted - set(alive), "no broker names it as alive"),
+    )
+
+
 async def read_brokers(
     bootstrap: Sequence[tuple[str, int]],
     log: LogFacts,
@@ -131,34 +168,39 @@ async def read_brokers(
     without: Collection[int] = (),
     limit_s: float = ANSWER_S,
 ) -> dict[int, str]:
-    """Ask them, hand each reading to `take`, and return why there is none, by broker id. A broker that the others do
-    not name, as it is fenced, names itself at its own address.
+    """Ask them, hand each reading to `take`, and return why there is none, by broker id.
 
-    only: these; None: all that have replicas, are registered, or are alive, but those of `without`. limit_s: for all of
-    them together. Raises OSError when no address answers.
+    only, without: as `whom_to_ask`, which raises OSError. limit_s: for all of them together.
     """
     ends = asyncio.get_running_loop().time() + limit_s
-    alive = await _alive(bootstrap, security)
-    everybody = {*alive, *with_replicas(log), *log.registered}
-    wanted = (everybody if only is None else set(only)) - set(without)
+    asked = await whom_to_ask(bootstrap, log, security, only=only, without=without)
+    silent = dict(asked.silent)
     limit = asyncio.Semaphore(BROKERS_AT_ONCE)
-    silent = dict.fromkeys(wanted - set(alive), "no broker names it as alive")
 
-    async def one(broker: int) -> None:
-        connection = BrokerConnection(*alive[broker], CLIENT_ID, security)
+    async def one(broker: int, address: tuple[str, int]) -> None:
         async with limit:
-            try:
-                async with asyncio.timeout_at(ends):
-                    reading = await _Questions(broker, connection, log).reading()
-            except Exception as error:
-                silent[broker] = reason_of(error)
+            reading = await read_broker(broker, address, log, security, ends - asyncio.get_running_loop().time())
+            if isinstance(reading, str):
+                silent[broker] = reading
                 return
-            finally:
-                connection.close()
             take(reading)
 
-    await asyncio.gather(*(one(each) for each in sorted(wanted & set(alive))))
+    await asyncio.gather(*(one(*each) for each in asked.alive.items()))
     return silent
+
+
+async def read_broker(
+    broker: int, address: tuple[str, int], log: LogFacts, security: ClientSecurity, limit_s: float
+) -> BrokerReading | str:
+    """Ask one broker at its address; a text says why it was not read."""
+    connection = BrokerConnection(*address, CLIENT_ID, security)
+    try:
+        async with asyncio.timeout(limit_s):
+            return await _Questions(broker, connection, log).reading()
+    except Exception as error:
+        return reason_of(error)
+    finally:
+        connection.close()
 
 
 def reason_of(error: BaseException) -> str:
