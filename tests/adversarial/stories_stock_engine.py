@@ -101,9 +101,11 @@ def stock_engine_rules(laboratory: Laboratory) -> None:
 def assert_in_force(stage: RulesStage, when: str) -> None:
     """Who asks for a topic of a name that the rules do not know gets what they say, and others get theirs."""
 
+    admin = stage.cluster.new_admin()
+
     def made(name: str) -> str:
         try:
-            stage.cluster.new_admin().create_topics([NewTopic(name, 1, 3)])[name].result(60)
+            admin.create_topics([NewTopic(name, 1, 3)])[name].result(60)
         except KafkaException as error:
             return str(error.args[0].name())
         return ""

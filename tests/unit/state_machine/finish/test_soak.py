@@ -32,7 +32,8 @@ class Soaking(World):
             voters=tuple(LogVoter(each, 100, 0, 0) for each in NODES),
         )
         self.ready = evidence()
-        fleets = self.reconciler._acts._road._fleets
+        acts: Any = self.reconciler._acts
+        fleets = acts._road._fleets
         self.soak = SoakActs(self.store, fleets, self.reconciler._observer, self.clock, self.clock)
 
     async def to_soak(self) -> None:

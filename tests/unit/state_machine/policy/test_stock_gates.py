@@ -77,7 +77,7 @@ def test_a_broker_that_is_being_restarted_is_waited_for() -> None:
 
 
 def test_from_its_claim_on_stock_is_not_simply_stopped() -> None:
-    claimed = {"driver_state": State.COPYING, "holder": Holder.OURS}
+    claimed: dict[str, Any] = {"driver_state": State.COPYING, "holder": Holder.OURS}
     assert closed(stock_is_unclaimed(waiting(**claimed))) == [
         "stock has claimed nothing",
         "no controller of this migration is known to hold /controller",
@@ -86,7 +86,7 @@ def test_from_its_claim_on_stock_is_not_simply_stopped() -> None:
 
 
 def test_dual_write_counts_once_the_copy_was_compared() -> None:
-    both = {"driver_state": State.DUAL_WRITE, "holder": Holder.OURS}
+    both: dict[str, Any] = {"driver_state": State.DUAL_WRITE, "holder": Holder.OURS}
     assert closed(copy_of_stock_is_proven(waiting(**both))) == ["an audit of the copy found no difference"]
     differs = Inspection(False, 1.0, "1 different", disagrees=True)
     assert closed(copy_of_stock_is_proven(waiting(**both, copy_audit=differs))) == [

@@ -213,10 +213,11 @@ def test_a_rack_is_judged_after_the_lock_of_the_cluster_was_waited_for(tmp_path:
             return None
 
     slow: Any = Slow()
+    acts: Any = world.reconciler._acts
 
     async def story() -> None:
         await world.to_rolling()
-        world.reconciler._acts._road._roller._acts._locks = slow
+        acts._road._roller._acts._locks = slow
         await world.until(lambda: world.rolled)
 
     asyncio.run(story())
