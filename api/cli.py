@@ -549,6 +549,9 @@ Version = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only evaluate the gate")]
 Wait = Annotated[float, typer.Option("--wait", help="seconds to wait for the outcome")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="end as soon as the operation is recorded")]
+Feature = Annotated[
+    str | None, typer.Option("--feature", metavar="FEATURE=LEVEL", help="one feature, such as group.version=1")
+]
 LOCAL: Final = "http://127.0.0.1:8085"
 
 
@@ -688,6 +691,11 @@ def rollback(
 @app.command("finalize-version")
 def finalize_version(
     migration: Number = None,
+    feature: Feature = None,
+    release_version: Annotated[
+        str | None,
+        typer.Option("--release-version", help="list what this release would raise, such as 4.4, and raise nothing"),
+    ] = None,
     reason: Reason = "",
     expected_version: Version = None,
     dry_run: DryRun = False,
@@ -699,10 +707,17 @@ def finalize_version(
     """Raise metadata.version in COMPLETED, which cannot be undone. Exit: 0 done, 4 refused, 5 not done yet.
 
     The level is the highest that the software of every broker and voter supports. Another person approves it before:
-    `zk2kraft approve --to COMPLETED`.
+    `zk2kraft approve --to COMPLETED`. With --feature it raises that feature alone, approved with the same --feature.
+    With --release-version it lists every feature that a release would raise, what each changes, whether it can be
+    undone, and what it waits for. Exit: 5 raises are left, 0 none is.
     """
+    if release_version is not None:
+        if feature is not None or dry_run:
+            raise typer.BadParameter("--release-version only lists, so it goes with neither --feature nor --dry-run")
+        _ask(url, as_json, lambda client: client.raises(migration, release_version))
+        return
     seconds = None if no_wait else wait
-    _step("finalize-version", migration, None, reason, expected_version, dry_run, seconds, url, as_json)
+    _step("finalize-version", migration, None, reason, expected_version, dry_run, seconds, url, as_json, feature)
 
 
 @app.command()
@@ -716,6 +731,7 @@ def approve(
             "what a rollback loses",
         ),
     ] = None,
+    feature: Feature = None,
     digest: Annotated[
         str | None, typer.Option("--digest", help="of what you read: the whole, or 12 and more of its first digits")
     ] = None,
@@ -732,7 +748,7 @@ def approve(
     """
     body = {"reason": reason, "who": getpass.getuser()} if reason else {"who": getpass.getuser()}
     seconds = None if no_wait else wait
-    _ask(url, as_json, lambda client: client.approve(migration, to, digest, body, wait_s=seconds))
+    _ask(url, as_json, lambda client: client.approve(migration, to, digest, body, wait_s=seconds, feature=feature))
 
 
 @app.command()
@@ -840,8 +856,15 @@ def _step(
     wait: float | None,
     url: str,
     as_json: bool,
+    feature: str | None = None,
 ) -> None:
-    given = {"to": to, "reason": reason, "expected_version": expected_version, "who": getpass.getuser()}
+    given = {
+        "to": to,
+        "feature": feature,
+        "reason": reason,
+        "expected_version": expected_version,
+        "who": getpass.getuser(),
+    }
     body = {key: value for key, value in given.items() if value not in (None, "")}
     _ask(url, as_json, lambda client: client.step(word, migration, body, dry_run=dry_run, wait_s=wait))
 

@@ -5,8 +5,9 @@ Out:  record types 0 to 29; `api_key` is the type id, and 6, 13 and 16 were neve
       only, of a log whose metadata.version was raised (RegisterBroker 4, BrokerRegistrationChange 3, types 28 and 29).
 Elsewhere: the frame around a record (`records`), which version a metadata.version allows (controller), what replaying
 a record changes (model).
-Source: Kafka 3.9 metadata record schemas, and those of 4.4 for the rest. kio does not have them: checked by tests/unit/wire/test_records.py against
-bytes put together by hand, and by tests/contract/test_wire_dump_log.py, where Kafka's own tool reads ours.
+Source: Kafka 3.9 metadata record schemas, and those of 4.4 for the rest. kio does not have them: checked by
+tests/unit/wire/test_records.py against bytes put together by hand, and by tests/contract/test_wire_dump_log.py, where
+Kafka's own tools of both releases read ours.
 """
 
 from collections.abc import Sequence
