@@ -446,6 +446,33 @@ def inventory_check(file: Path, as_json: AsJson = False) -> None:
     raise typer.Exit(fleet.check_inventory_file(file, as_json=as_json))
 
 
+@app.command()
+def plan(
+    file: Annotated[Path, typer.Argument(help="the inventory of nodes")],
+    through: Annotated[str, typer.Option(help="the release that migrates: 3.6.2 to 3.9")] = "3.9.2",
+    to: Annotated[str, typer.Option(help="the last release: this one, or 4.0 to 4.4")] = "4.4.0",
+    broker_restart: Annotated[
+        float | None, typer.Option(min=1, help="seconds of one restart of a broker, until it is whole, as measured")
+    ] = None,
+    controller_restart: Annotated[
+        float | None, typer.Option(min=1, help="seconds of one restart of a controller, as measured")
+    ] = None,
+    read: Annotated[
+        bool, typer.Option("--read", help="ask each broker's host which release runs; it changes nothing there")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan the whole way of an estate on one page: releases, legs, restarts, hours, what cannot be undone, who decides.
+
+    It needs no cluster. `kafka` in the inventory says which release a broker runs; with --read its process does.
+    Exit: 0 planned, 1 planned with brokers whose release is not known, 2 refused.
+    """
+    from api.commands import plan as planning
+
+    measured = {"broker": broker_restart, "controller": controller_restart}
+    raise typer.Exit(planning.plan_estate(file, through, to, measured, read=read, as_json=as_json))
+
+
 ANSIBLE_HELP: Final = (
     "what `ansible-inventory -i X --list` prints, as a file or -; where ansible-inventory is on PATH: X itself"
 )

@@ -19,8 +19,10 @@ from migrator.lab.admin import ADMIN_TIMEOUT_S
 from migrator.lab.classes import prepared
 from migrator.lab.kraft import KraftCluster, Whose
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, kafka_artifacts
+from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import read, write
+from migrator.lab.servers.server import Server
 from migrator.lab.servers.tools import config_command
 from migrator.model.features.raises import ELIGIBLE, FEATURES, GROUP, KRAFT, TRANSACTION, moved_by
 from migrator.model.image import METADATA_VERSION
@@ -32,7 +34,7 @@ from state_machine.policy.raises import raise_of
 from state_machine.rows.documents import FILES, FilesDocument
 from state_machine.rows.tables import Operation
 from state_machine.work.agreement import agreement
-from tests.e2e.support import produce, wait_for
+from tests.e2e.support import wait_for
 from tests.unit.state_machine.finish.test_version_raise import Completed
 
 pytestmark = pytest.mark.lab
@@ -90,6 +92,7 @@ class OnRealKafka(Completed):
             done = await self.run_operation(name, **fields)
             if done.state == "succeeded" or "is refused by its gate" not in done.answer:
                 return done
+            assert done.verdict is not None
             closed = [each for each in done.verdict["conditions"] if each["status"] != "True"]
             if all("min.insync" in each["name"] or "approved" in each["name"] for each in closed):
                 return done
@@ -101,6 +104,22 @@ class OnRealKafka(Completed):
         return await self.settled("RAISE_VERSION", who="Ada", feature=feature)
 
 
+def servers_of(cluster: KraftCluster) -> list[Server]:
+    """Controllers first."""
+    controllers = [each for each in cluster.controllers if isinstance(each, StockController)]
+    return [*controllers, *cluster.brokers]
+
+
+def produced(cluster: KraftCluster, topic: str, count: int = 20) -> None:
+    """Acknowledged by all in sync, or the test fails."""
+    failed: list[str] = []
+    producer = Producer({**cluster.client, "acks": "all"})
+    for number in range(count):
+        producer.produce(topic, f"{number}", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
+    assert producer.flush(ADMIN_TIMEOUT_S) == 0
+    assert not failed, failed[:3]
+
+
 @pytest.fixture
 def cluster(laboratory: Laboratory) -> KraftCluster:
     """Formatted by 3.9, as a migrated one is; the software is the later one."""
@@ -110,7 +129,7 @@ def cluster(laboratory: Laboratory) -> KraftCluster:
     for broker in made.brokers:
         write(broker.properties_file, broker.properties())
         broker.before_start()
-    for server in (*made.controllers, *made.brokers):
+    for server in servers_of(made):
         server.kafka = prepared(LATER_KAFKA_VERSION)
     made.start()
     return made
@@ -148,7 +167,7 @@ def test_each_feature_of_kafka_4_4_is_a_decision_and_no_topic_loses_its_minimum(
 ) -> None:
     """R-778-08; discovery of what --release-version does at once, one raise after the other."""
     cluster.create_topics(["orders"])
-    produce(cluster, "orders", 20)
+    produced(cluster, "orders")
     assert effective_min_isr(cluster, "orders") == "2"
     assert why_group_protocol_fails(cluster, "orders") is not None
     world = OnRealKafka(tmp_path, cluster)
@@ -161,6 +180,7 @@ def test_each_feature_of_kafka_4_4_is_a_decision_and_no_topic_loses_its_minimum(
         refused = await world.approve_and_raise(f"{ELIGIBLE}=1")
         assert refused.state == "refused"
         assert "brokers [0, 1, 2] have 2, and 1 would count (controllers' files)" in refused.answer
+        assert refused.verdict is not None
         assert "Z2K-1068" in {code for each in refused.verdict["conditions"] for code in each["codes"]}
         for_all = ("--entity-type", "brokers", "--entity-default", "--alter", "--add-config", f"{MIN_ISR}=2")
         later = prepared(LATER_KAFKA_VERSION)
@@ -174,21 +194,23 @@ def test_each_feature_of_kafka_4_4_is_a_decision_and_no_topic_loses_its_minimum(
             raised = await world.approve_and_raise(feature)
             assert raised.state == "succeeded", raised.answer
         await world.turn(4)
-        assert world.snapshot.observation.log.feature_levels == {ELIGIBLE: 1, GROUP: 1, TRANSACTION: 2}
+        seen = world.snapshot.observation
+        assert seen is not None
+        assert seen.log.feature_levels == {ELIGIBLE: 1, GROUP: 1, TRANSACTION: 2}
         world.log.close()
 
     asyncio.run(story())
     wait_for(lambda: why_group_protocol_fails(cluster, "orders"), "a member of the new protocol reads a record")
     in_a_transaction(cluster, "orders")
-    for server in (*cluster.controllers, *cluster.brokers):  # the voters are records, and files name them as before
+    for server in servers_of(cluster):  # the voters are records, and files name them as before
         server.stop()
-    for server in (*cluster.controllers, *cluster.brokers):
+    for server in servers_of(cluster):
         server.start_as_written()
-    for server in (*cluster.controllers, *cluster.brokers):
+    for server in servers_of(cluster):
         server.wait_ready()
     cluster.wait_isr_whole(["orders"])
     assert effective_min_isr(cluster, "orders") == "2"
-    produce(cluster, "orders", 20)
+    produced(cluster, "orders")
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,7 @@ def test_eligible_leader_replicas_wait_until_every_topic_keeps_its_minimum(
     assert raised.state == "refused"
     assert refused in raised.answer
     assert world.log.raised == []
+    assert raised.verdict is not None
     failed = [each for each in raised.verdict["conditions"] if MIN_ISR_IN_FILES_ALONE.code in each["codes"]]
     assert [each["status"] for each in failed] == ["False"]
 
