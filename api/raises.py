@@ -20,7 +20,7 @@ from state_machine.rows.store import Snapshot
 
 
 def raise_views(snapshot: Snapshot, wanted: Iterable[Raise], now: float) -> list[RaiseView]:
-    """In COMPLETED, in the order in which they are decided."""
+    """Show them in COMPLETED, in the order in which they are decided."""
     return [_view(snapshot, each, now) for each in wanted]
 
 

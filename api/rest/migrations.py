@@ -177,7 +177,7 @@ def get_raises(
     number: Number,
     release: Annotated[str, Query(max_length=20, description="of Kafka, such as 4.4")],
 ) -> Page[RaiseView]:
-    """In COMPLETED: each feature that a release would raise at once, as a decision of its own. No side effect."""
+    """List in COMPLETED what a release would raise at once, each feature as a decision of its own. No side effect."""
     snapshot = parts.store.snapshot(number)
     look_up(snapshot.phase, Trigger.RAISE_VERSION)
     return Page(items=raise_views(snapshot, raises_of(release), parts.clock()))

@@ -58,7 +58,7 @@ class Estate:
 
 
 def named_releases(inventory: Inventory) -> dict[int, str]:
-    """As the inventory says, of brokers."""
+    """Return what the inventory says of brokers, by id."""
     said = {each.id: each.kafka or inventory.kafka for each in inventory.brokers}
     return {node: release for node, release in said.items() if release}
 
@@ -270,6 +270,6 @@ def _windows(estate: Estate, turns: int, low: float, high: float) -> tuple[int, 
 
 
 def length_s(window: Window) -> int:
-    """Of one maintenance window, in seconds."""
+    """Return how long one maintenance window is, in seconds."""
     start, end = (int(each[:2]) * 3600 + int(each[3:]) * 60 for each in (window.start, window.end))
     return (end - start) % DAY_S or DAY_S

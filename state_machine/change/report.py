@@ -41,9 +41,10 @@ from state_machine.change.risks import audit_report, not_verified, risks_of, wai
 from state_machine.change.way_back_times import time_back, time_back_now
 from state_machine.facts.canary import CanaryFact
 from state_machine.finish.zookeeper_end import end_text
-from state_machine.policy.fleet_evidence import BROKERS, Roll
+from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD
 from state_machine.policy.phases import OPERATIONS, Phase, Trigger, next_edges
+from state_machine.policy.rolls import FORWARD, ROLLS
 from state_machine.policy.undo import IRREVERSIBLE, is_irreversible, readiness, undo_of
 from state_machine.rows.documents import (
     CANARY,
@@ -117,7 +118,8 @@ def _legs(facts: ChangeFacts, restarts: Sequence[Restart]) -> tuple[Leg, ...]:
         return ()
 
     def time_of_role(role: str) -> tuple[float, float]:
-        return time_of_one(facts, restarts, Roll.KRAFT if role == BROKERS else Roll.STOCK, role)[:2]
+        roll = next(each for each in FORWARD if ROLLS[each].role == role)
+        return time_of_one(facts, restarts, roll, role)[:2]
 
     estate = Estate(
         inventory=facts.inventory,

@@ -510,7 +510,7 @@ def problems_later(configs: Map[ConfigKey, Config]) -> Iterator[LaterProblem]:
 
 
 def own_min_isr(configs: Map[ConfigKey, Config]) -> Iterator[OwnMinIsr]:
-    """By value, the lowest first."""
+    """Count topics with a value of their own, the lowest value first."""
     found: dict[int, list[str]] = {}
     for key, config in configs.items():
         value = whole_number(config.get(MIN_ISR)) if key.type == ConfigType.TOPIC else None
@@ -521,7 +521,7 @@ def own_min_isr(configs: Map[ConfigKey, Config]) -> Iterator[OwnMinIsr]:
 
 
 def supported_ranges(image: Image) -> Iterator[SupportedRange]:
-    """Of every feature that any node registered. One that does not name it has its level 0 alone, as stock counts."""
+    """Group nodes by what they registered of each feature. One that does not name it has level 0 alone."""
     nodes = [(BROKER_WORD, each.id, each.features) for _, each in sorted(image.brokers.items())]
     nodes += [(CONTROLLER_WORD, each.id, each.features) for _, each in sorted(image.controllers.items())]
     names = sorted({each.name for _, _, features in nodes for each in features})

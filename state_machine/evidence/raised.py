@@ -46,7 +46,7 @@ def feature_raise(snapshot: Snapshot, wanted: Raise, now: float) -> FeatureRaise
         unknown=tuple(f"voter {node}: {why}" for node, why in answers.silent.items()),
         metadata_version=log.metadata_version,
         too_old=tuple(int(node) for node, (_, high) in answers.voters.items() if of_quorum and high < DYNAMIC_VOTERS),
-        strangers=tuple(each.id for each in log.controllers if each.id not in voters),
+        no_voters=tuple(each.id for each in log.controllers if each.id not in voters),
         min_isr=kept if eligible else None,
         own=log.own_min_isr if eligible else (),
         voters_in_files=files.with_voters if of_quorum and files is not None and all_read else None,

@@ -15,7 +15,7 @@ class FeatureRaise:
 
     against: nodes, in words, whose registration does not have the level. unknown: voters that did not answer, in words.
     metadata_version: the finalized one. too_old: voters whose software takes the raise and changes nothing.
-    strangers: registered controllers that are no voters. min_isr, own: of eligible leader replicas alone.
+    no_voters: registered controllers that are no voters. min_isr, own: of eligible leader replicas alone.
     voters_in_files: nodes whose file has controller.quorum.voters, of kraft.version alone; None: files were not read.
     """
 
@@ -26,12 +26,12 @@ class FeatureRaise:
     unknown: tuple[str, ...] = ()
     metadata_version: int = 0
     too_old: tuple[int, ...] = ()
-    strangers: tuple[int, ...] = ()
+    no_voters: tuple[int, ...] = ()
     min_isr: MinIsrAfter | None = None
     own: tuple[OwnMinIsr, ...] = ()
     voters_in_files: tuple[str, ...] | None = None
 
     @property
     def words(self) -> str:
-        """As an approval names it."""
+        """Name it as an approval does."""
         return f"the raise of {self.wanted.words}"

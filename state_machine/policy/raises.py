@@ -53,7 +53,7 @@ def raises_of(release: str) -> tuple[Raise, ...]:
 
 
 def raise_conditions(found: FeatureRaise) -> Iterator[Condition]:
-    """Of the feature alone."""
+    """Judge what holds of the feature alone."""
     wanted = found.wanted
     fresh = found.age_s < ANSWERS_FRESH_S
     now = f"it is {level_words(wanted.feature, found.now)}"
@@ -70,8 +70,8 @@ def raise_conditions(found: FeatureRaise) -> Iterator[Condition]:
     )
     yield Condition(
         "every registered controller is a voter",
-        not found.strangers,
-        f"controllers {list(found.strangers)} are registered and are no voters" if found.strangers else "every one is",
+        not found.no_voters,
+        f"controllers {list(found.no_voters)} are registered and are no voters" if found.no_voters else "every one is",
     )
     needs = 0 if wanted.feature == METADATA_VERSION else FEATURES[wanted.feature].needs
     if needs:

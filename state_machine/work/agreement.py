@@ -34,7 +34,10 @@ class Agreement:
 
 
 def agreement(snapshot: Snapshot, to: Phase, wanted: Raise | None = None) -> Agreement:
-    """As things are now. wanted: the raise of a feature; None: of metadata.version, where that is what is agreed to."""
+    """Say what is agreed to as things are now.
+
+    wanted: the raise of a feature; None: of metadata.version, where that is what is agreed to.
+    """
     if to is Phase.ROLLING_BACK:
         lost = loss_of(snapshot)
         said = tuple(f"lost: {each}" for each in lost) or ("nothing is lost that ZooKeeper cannot hold",)

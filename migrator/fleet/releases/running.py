@@ -54,7 +54,7 @@ def running_release(actuator: Actuator) -> RunningRelease:
 
 
 def release_of_jar(name: str) -> str:
-    """Of a jar of Kafka's server; empty for another file."""
+    """Return the release of a jar of Kafka's server; empty for another file."""
     match = _JAR.match(name)
     if match is None:
         return ""

@@ -61,7 +61,7 @@ class Raise(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As it is typed."""
+        """Write it as it is typed."""
         return f"{self.feature}={self.level}"
 
     @property
@@ -168,7 +168,7 @@ def moved_by(release: str) -> tuple[Raise, ...]:
 
 
 def level_words(feature: str, level: int) -> str:
-    """With its name, where levels of that feature have names."""
+    """Name a level, where levels of that feature have names."""
     return level_name(level) if feature == METADATA_VERSION else str(level)
 
 

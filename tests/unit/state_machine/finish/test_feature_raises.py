@@ -84,11 +84,11 @@ def test_a_feature_is_raised_once_another_person_approved_this_one(world: OnKafk
     assert "group.version is below 1: it is 1" in again
 
 
-@pytest.mark.parametrize("spoil", ["a broker lacks it", "a stranger", "the voter is silent", "a person's own"])
+@pytest.mark.parametrize("spoil", ["a broker lacks it", "no voter", "the voter is silent", "a person's own"])
 def test_a_feature_waits_for_every_registration_and_for_another_person(world: OnKafka44, spoil: str) -> None:
     expected = {
         "a broker lacks it": "not supported by broker 2 (0 to 0)",
-        "a stranger": "controllers [7] are registered and are no voters",
+        "no voter": "controllers [7] are registered and are no voters",
         "the voter is silent": f"voter {NODE}: it is away",
         "a person's own": "Ada requested it and approved it",
     }[spoil]
@@ -100,7 +100,7 @@ def test_a_feature_waits_for_every_registration_and_for_another_person(world: On
                 world.observe(
                     supported=(*world.log.observed.supported, SupportedRange("group.version", 0, 0, "broker 2"))
                 )
-            case "a stranger":
+            case "no voter":
                 stranger = LogController(7, "x", zk_migration_ready=False, levels=NEW)
                 world.observe(controllers=(*world.log.observed.controllers, stranger))
             case "the voter is silent":
