@@ -462,6 +462,33 @@ def inventory_check(file: Path, as_json: AsJson = False) -> None:
     raise typer.Exit(fleet.check_inventory_file(file, as_json=as_json))
 
 
+@app.command()
+def plan(
+    file: Annotated[Path, typer.Argument(help="the inventory of nodes")],
+    through: Annotated[str, typer.Option(help="the release that migrates: 3.6.2 to 3.9")] = "3.9.2",
+    to: Annotated[str, typer.Option(help="the last release: this one, or 4.0 to 4.4")] = "4.4.0",
+    broker_restart: Annotated[
+        float | None, typer.Option(min=1, help="seconds of one restart of a broker, until it is whole, as measured")
+    ] = None,
+    controller_restart: Annotated[
+        float | None, typer.Option(min=1, help="seconds of one restart of a controller, as measured")
+    ] = None,
+    read: Annotated[
+        bool, typer.Option("--read", help="ask each broker's host which release runs; it changes nothing there")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan the whole way of an estate on one page: releases, legs, restarts, hours, what cannot be undone, who decides.
+
+    It needs no cluster. `kafka` in the inventory says which release a broker runs; with --read its process does.
+    Exit: 0 planned, 1 planned with brokers whose release is not known, 2 refused.
+    """
+    from api.commands import plan as planning
+
+    measured = {"broker": broker_restart, "controller": controller_restart}
+    raise typer.Exit(planning.plan_estate(file, through, to, measured, read=read, as_json=as_json))
+
+
 ANSIBLE_HELP: Final = (
     "what `ansible-inventory -i X --list` prints, as a file or -; where ansible-inventory is on PATH: X itself"
 )
@@ -565,6 +592,9 @@ Version = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only evaluate the gate")]
 Wait = Annotated[float, typer.Option("--wait", help="seconds to wait for the outcome")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="end as soon as the operation is recorded")]
+Feature = Annotated[
+    str | None, typer.Option("--feature", metavar="FEATURE=LEVEL", help="one feature, such as group.version=1")
+]
 LOCAL: Final = "http://127.0.0.1:8085"
 
 
@@ -704,6 +734,11 @@ def rollback(
 @app.command("finalize-version")
 def finalize_version(
     migration: Number = None,
+    feature: Feature = None,
+    release_version: Annotated[
+        str | None,
+        typer.Option("--release-version", help="list what this release would raise, such as 4.4, and raise nothing"),
+    ] = None,
     reason: Reason = "",
     expected_version: Version = None,
     dry_run: DryRun = False,
@@ -715,10 +750,17 @@ def finalize_version(
     """Raise metadata.version in COMPLETED, which cannot be undone. Exit: 0 done, 4 refused, 5 not done yet.
 
     The level is the highest that the software of every broker and voter supports. Another person approves it before:
-    `zk2kraft approve --to COMPLETED`.
+    `zk2kraft approve --to COMPLETED`. With --feature it raises that feature alone, approved with the same --feature.
+    With --release-version it lists every feature that a release would raise, what each changes, whether it can be
+    undone, and what it waits for. Exit: 5 raises are left, 0 none is.
     """
+    if release_version is not None:
+        if feature is not None or dry_run:
+            raise typer.BadParameter("--release-version only lists, so it goes with neither --feature nor --dry-run")
+        _ask(url, as_json, lambda client: client.raises(migration, release_version))
+        return
     seconds = None if no_wait else wait
-    _step("finalize-version", migration, None, reason, expected_version, dry_run, seconds, url, as_json)
+    _step("finalize-version", migration, None, reason, expected_version, dry_run, seconds, url, as_json, feature)
 
 
 @app.command()
@@ -732,6 +774,7 @@ def approve(
             "what a rollback loses",
         ),
     ] = None,
+    feature: Feature = None,
     digest: Annotated[
         str | None, typer.Option("--digest", help="of what you read: the whole, or 12 and more of its first digits")
     ] = None,
@@ -748,7 +791,7 @@ def approve(
     """
     body = {"reason": reason, "who": getpass.getuser()} if reason else {"who": getpass.getuser()}
     seconds = None if no_wait else wait
-    _ask(url, as_json, lambda client: client.approve(migration, to, digest, body, wait_s=seconds))
+    _ask(url, as_json, lambda client: client.approve(migration, to, digest, body, wait_s=seconds, feature=feature))
 
 
 @app.command()
@@ -856,8 +899,15 @@ def _step(
     wait: float | None,
     url: str,
     as_json: bool,
+    feature: str | None = None,
 ) -> None:
-    given = {"to": to, "reason": reason, "expected_version": expected_version, "who": getpass.getuser()}
+    given = {
+        "to": to,
+        "feature": feature,
+        "reason": reason,
+        "expected_version": expected_version,
+        "who": getpass.getuser(),
+    }
     body = {key: value for key, value in given.items() if value not in (None, "")}
     _ask(url, as_json, lambda client: client.step(word, migration, body, dry_run=dry_run, wait_s=wait))
 

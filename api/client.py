@@ -32,6 +32,7 @@ from api.lines import (
     operation_lines,
     phase_lines,
     problem_lines,
+    raises_lines,
     report_lines,
     status_lines,
 )
@@ -47,6 +48,7 @@ from api.models import (
     OperationView,
     Page,
     Problem,
+    RaiseView,
     Report,
 )
 from api.standalone import write_page
@@ -70,6 +72,7 @@ from migrator.http.addresses import (
     GATES,
     MIGRATION,
     MIGRATIONS,
+    RAISES,
     REPORT,
     STEPS,
 )
@@ -198,21 +201,35 @@ class Client:
         return 0 if wait_s is None else outcome_code(word, state, [each.to_phase for each in history.told.items], phase)
 
     def approve(
-        self, migration: int | None, to: str | None, given: str | None, body: dict[str, Any], *, wait_s: float | None
+        self,
+        migration: int | None,
+        to: str | None,
+        given: str | None,
+        body: dict[str, Any],
+        *,
+        wait_s: float | None,
+        feature: str | None = None,
     ) -> int:
         """Without `given`: show what would be approved, with its digest. 5: nothing was approved. With it, as `step`.
 
-        given: the digest that was read, or 12 and more of its first digits.
+        given: the digest that was read, or 12 and more of its first digits. feature: the raise that is approved.
         """
         number = self._number(migration)
-        to = to or APPROVED
-        found = self._get(AGREEMENT(number=number, to=to), AgreementView)
+        to = to or (APPROVED if feature is None else Phase.COMPLETED)
+        found = self._get(AGREEMENT(number=number, to=to, feature=feature), AgreementView)
+        body = body if feature is None else {**body, "feature": feature}
         if given is None:
-            self._show(found.raw, lambda: agreement_lines(number, found.told))
+            self._show(found.raw, lambda: agreement_lines(number, found.told, feature))
             return NOT_DONE_YET
         short = len(given) >= DIGITS_LEAST and found.told.digest.startswith(given)
         digest = found.told.digest if short else given
         return self.step("approve", number, {**body, "to": to, "digest": digest}, dry_run=False, wait_s=wait_s)
+
+    def raises(self, migration: int | None, release: str) -> int:
+        """What a release would raise, one decision each. 5: nothing was raised; 0: nothing is left to raise."""
+        found = self._get(RAISES(number=self._number(migration), release=release), Page[RaiseView])
+        self._show(found.raw, lambda: raises_lines(release, found.told.items))
+        return 0 if all(each.done for each in found.told.items) else NOT_DONE_YET
 
     def change(self, migration: int | None, fields: dict[str, Any]) -> int:
         """Another inventory, in part."""

@@ -31,7 +31,7 @@ def features_view(snapshot: Snapshot, brokers: Sequence[BrokerView], now: float)
     return FeaturesView(
         case=row.case.value,
         effective=None if matrix.effective is None else levels.level_name(matrix.effective),
-        others=list(log.features) if log.known else [],
+        others=[f"{name} {level}" for name, level in log.feature_levels.items()] if log.known else [],
         remedy=row.remedy,
         nodes=list(_groups(matrix)),
     )

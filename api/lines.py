@@ -28,6 +28,7 @@ from api.models import (
     MigrationView,
     OperationView,
     Problem,
+    RaiseView,
     RemedyView,
     Report,
     RoadView,
@@ -50,13 +51,30 @@ def problem_lines(problem: Problem) -> list[str]:
     return [*lines, problem.remedy]
 
 
-def agreement_lines(number: int, found: AgreementView) -> list[str]:
-    digest = found.digest
+def raises_lines(release: str, found: Sequence[RaiseView]) -> list[str]:
+    """One decision after the other, in their order."""
+    left = sum(not each.done for each in found)
+    lines = [f"Kafka {release} stands for {len(found)} raises, {left} of them not done. Each is a decision of its own:"]
+    for number, each in enumerate(found, 1):
+        lines.append(f"{number}. {each.feature}: " + (f"done, {each.now}" if each.done else f"{each.now} to {each.to}"))
+        if each.done:
+            continue
+        lines.append(f"   changes  {each.changes}")
+        lines.append(f"   undo     {each.undo or 'none: it cannot be undone'}")
+        lines += [f"   here     {fact}" for fact in each.facts]
+        closed = [one for one in each.conditions if one.status != "True" and not each.holds]
+        lines += [f"   closed {condition_line(one)}" for one in closed]
+        lines += [f"   {each.approve}", f"   {each.command}"] if each.holds else []
+    return [*lines, "nothing was raised"]
+
+
+def agreement_lines(number: int, found: AgreementView, feature: str | None = None) -> list[str]:
+    digest, of_it = found.digest, "" if feature is None else f" --feature {feature}"
     return [
         *found.says,
         f"digest {digest}",
         "nothing is approved yet; this approves exactly what is shown here:",
-        f"  zk2kraft approve --migration {number} --to {found.to} --digest {digest[:16]}",
+        f"  zk2kraft approve --migration {number} --to {found.to}{of_it} --digest {digest[:16]}",
     ]
 
 

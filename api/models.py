@@ -36,6 +36,7 @@ RemoteAddress = Annotated[
         examples=["https://kafka-controller-1:9643"],
     ),
 ]
+RAISE: Final = r"^[a-z][a-z.]{0,99}=[0-9]{1,5}$"
 SHOWN: Final = f"^[^{OBEYED}]*$"
 """Without characters that a terminal obeys: it is printed before somebody who approves."""
 Who = Annotated[
@@ -157,6 +158,12 @@ class ActionIn(Request):
         default=None,
         pattern="^[0-9a-f]{12,64}$",
         description="`approve` needs it: SHA-256 of what was read (`GET .../agreement`)",
+    )
+    feature: str | None = Field(
+        default=None,
+        pattern=RAISE,
+        description="of `finalize-version`, and of `approve` to COMPLETED: the feature and its level, such as "
+        "group.version=1; absent: metadata.version at the highest level that every node supports",
     )
 
 
@@ -290,7 +297,7 @@ class FeaturesView(BaseModel):
 
     case: str = Field(description="case of the cluster, A to G (docs/feature-levels.md)")
     effective: str | None = Field(description="the metadata.version that counts; none: no log has one yet")
-    others: list[str] = Field(description="other finalized features")
+    others: list[str] = Field(description="other finalized features with their levels, as the log has them")
     remedy: str = Field(description="what an operator does")
     nodes: list[FeatureGroupView] = Field(description="every node that is known, grouped")
 
@@ -534,10 +541,28 @@ class AgreementView(BaseModel):
     document: dict[str, Any] = Field(description="exactly what is agreed to")
 
 
+class RaiseView(BaseModel):
+    """One decision: a feature that a release would raise, in COMPLETED."""
+
+    feature: str = Field(description="such as group.version")
+    level: int = Field(description="the level that the release stands for")
+    now: str = Field(description="the finalized level, with its name where it has one")
+    to: str = Field(description="`level`, with its name where it has one")
+    done: bool = Field(description="it has that level, or a higher one")
+    changes: str = Field(description="what it changes")
+    undo: str = Field(description="how it is undone, and what that leaves; empty: it cannot be undone")
+    facts: list[str] = Field(description="what it would do to this cluster, in words")
+    holds: bool = Field(description="every condition holds, but for the approval")
+    conditions: list[ConditionView] = Field(description="every condition, the approval too")
+    approve: str = Field(description="what another person types first")
+    command: str = Field(description="what an operator types then")
+
+
 class ApprovalView(BaseModel):
     who: str = Field(description="who approved")
     at: float = Field(description="when")
     to: str = Field(description="the step that was approved")
+    raises: str = Field(default="", description="the raise of a feature that was approved, such as group.version=1")
     counts: bool = Field(description="the plan and the evidence are unchanged, and 4 hours are not over")
     digest: str = Field(description="SHA-256 of the plan and the evidence that were approved")
 

@@ -62,6 +62,7 @@ from state_machine.policy.gates import Evidence
 from state_machine.policy.outcome import OutcomeKind, Waiting
 from state_machine.policy.phase_table import PHASES, phases_where
 from state_machine.policy.phases import OPERATIONS, PEOPLE, Edge, Phase, Trigger, next_edges, word_of
+from state_machine.policy.raises import raise_of
 from state_machine.policy.undo import is_irreversible, readiness, undo_of
 from state_machine.rows.documents import ZOOKEEPER_END, ZooKeeperEndDocument, document
 from state_machine.rows.observations import FindingGroup, backups, finding_groups, findings
@@ -293,6 +294,9 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
     files, soak = road.files, road.soak
     consent = None if road.back is None else road.back.consent
     given = road.approval or consent
+    if given is not None and given.given.raises:
+        of_it = evidence(snapshot, now, raise_of(given.given.raises)).road
+        given = None if of_it is None else of_it.approval
     counts = given is not None and given.fits and given.age_s <= APPROVAL_S
     return RoadView(
         nodes=[road_node_view(each, now) for each in sorted(snapshot.road, key=_by_roll)],
@@ -314,7 +318,12 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
         approval=None
         if approval is None
         else ApprovalView(
-            who=approval.who, at=approval.at, to=approval.to_phase, counts=counts, digest=approval.digest
+            who=approval.who,
+            at=approval.at,
+            to=approval.to_phase,
+            raises=approval.fact.raises,
+            counts=counts,
+            digest=approval.digest,
         ),
         digest=road.digest,
         intent=road.intent,

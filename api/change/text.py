@@ -22,7 +22,7 @@ FINAL: Final = Roll.FINAL.value
 
 def change_lines(document: dict[str, Any]) -> list[str]:
     report = plain(document)
-    parts = (_head, _plan, _durations, _risks, _back, _people, _done, _measured, _zookeeper, _not_verified)
+    parts = (_head, _legs, _plan, _durations, _risks, _back, _people, _done, _measured, _zookeeper, _not_verified)
     return [line.replace("\n", " ") for part in parts for line in part(report)]
 
 
@@ -45,6 +45,15 @@ def _plan(report: dict[str, Any]) -> Iterator[str]:
             step = "planned" if each["step"] == "PENDING" else each["step"]
             node = f"{each['role']} {each['node']} on {each['host'] or '-'}"
             yield f"{each['number']:>4}  {each['phase']}  {node}  {file} {each['path']}  {step}"
+
+
+def _legs(report: dict[str, Any]) -> Iterator[str]:
+    for each in report.get("legs", ()):
+        where = each["phase"] or "by your own means"
+        end = f"; {IRREVERSIBLE}: {each['irreversible']}" if each["irreversible"] else f"; undo: {each['undo']}"
+        restarts = f"{each['restarts']} restarts, " if each["restarts"] else ""
+        said = f"{each['what']} ({where}): {restarts}{between(each)}; {each['decides']}"
+        yield f"leg {each['number']}  {each['state']:<5}  {said}{end}"
 
 
 def _durations(report: dict[str, Any]) -> Iterator[str]:

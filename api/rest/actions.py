@@ -20,6 +20,7 @@ from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from migrator.http.addresses import EVENTS, OPERATION, STEPS
+from migrator.model.features.raises import Raise
 from state_machine.evidence.of_gates import asked_by, evidence
 from state_machine.policy.phases import (
     APPROVED,
@@ -31,6 +32,7 @@ from state_machine.policy.phases import (
     look_up,
     require_named,
 )
+from state_machine.policy.raises import raise_of
 from state_machine.rows.store import NewOperation, Snapshot
 from state_machine.rows.tables import Operation
 from state_machine.rows.transition import GateClosed, ask_gate
@@ -104,7 +106,8 @@ def finalize_version(
 ) -> Any:
     """In COMPLETED: raise metadata.version to the highest level that the software of every broker and voter supports.
 
-    It cannot be undone, and another person approves it before (`approve` with `to: COMPLETED`).
+    It cannot be undone, and another person approves it before (`approve` with `to: COMPLETED`). With `feature` it
+    raises that one alone, which is approved with the same `feature`; `GET .../raises` says what each one changes.
     """
     return _step(parts, number, Trigger.RAISE_VERSION, body, response, key, dry_run)
 
@@ -137,19 +140,19 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
     operation = order(OperationName.APPROVE, body, key)
     known = parts.store.known_operation(number, operation)
     if known is None:
-        snapshot = parts.store.snapshot(number)
+        snapshot, wanted = parts.store.snapshot(number), raise_of(operation.feature)
         to = operation.to or APPROVED
         if to is Phase.ROLLING_BACK:
             may_consent(snapshot)
         else:
-            _require_approvable(snapshot, parts, to)
-        require_read(operation.digest, agreement(snapshot, to))
+            _require_approvable(snapshot, parts, to, wanted)
+        require_read(operation.digest, agreement(snapshot, to, wanted))
     return _accepted(parts, response, record(parts, number, operation))
 
 
-def _require_approvable(snapshot: Snapshot, parts: Parts, to: Phase) -> None:
+def _require_approvable(snapshot: Snapshot, parts: Parts, to: Phase, wanted: Raise | None) -> None:
     """Raises `GateClosed`, Z2K-4003."""
-    verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()), to)
+    verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock(), wanted), to)
     if not verdict.holds:
         raise GateClosed("approve", verdict)
 
@@ -181,6 +184,7 @@ def order(name: str, body: ActionIn, key: str | None) -> NewOperation:
         expected_version=body.expected_version,
         key=key,
         digest=body.digest if name == OperationName.APPROVE else None,
+        feature=body.feature if name in (OperationName.APPROVE, OperationName.RAISE_VERSION) else None,
     )
 
 
@@ -201,7 +205,7 @@ def ask(parts: Parts, number: int, operation: NewOperation, *, dry_run: bool = F
     edge = look_up(snapshot.phase, Trigger(operation.name), operation.to, snapshot.engine)
     if not dry_run:
         require_named(snapshot.phase, edge, operation.to)
-    known = evidence(snapshot, parts.clock())
+    known = evidence(snapshot, parts.clock(), raise_of(operation.feature))
     ask_gate(edge, Trigger(operation.name), asked_by(known, operation.who))
     return snapshot, edge
 
@@ -215,7 +219,7 @@ def _step(
         return _accepted(parts, response, known)
     snapshot, edge = ask(parts, number, operation, dry_run=dry_run)
     if dry_run:
-        observed = evidence(snapshot, parts.clock())
+        observed = evidence(snapshot, parts.clock(), raise_of(operation.feature))
         dry = DryRun(edge=edge_view(snapshot, trigger, edge, observed), version=snapshot.migration.version)
         return JSONResponse(dry.model_dump(mode="json"))
     return _accepted(parts, response, record(parts, number, operation))

@@ -13,6 +13,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from api.models import (
+    RAISE,
     SHOWN,
     AgreementView,
     BrokerView,
@@ -26,9 +27,11 @@ from api.models import (
     MigrationView,
     OperationView,
     Page,
+    RaiseView,
     Report,
 )
 from api.nodes import broker_views, controller_views
+from api.raises import raise_views
 from api.report import report
 from api.rest.parts import Key, Number, Parts, ServiceParts
 from api.rest.problems import described
@@ -52,12 +55,14 @@ from migrator.http.addresses import (
     MIGRATIONS,
     OPERATION,
     QUORUM,
+    RAISES,
     REPORT,
 )
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence.of_gates import evidence
 from state_machine.policy.fleet_evidence import UNNAMED
-from state_machine.policy.phases import APPROVED, Phase
+from state_machine.policy.phases import APPROVED, Phase, Trigger, look_up
+from state_machine.policy.raises import raise_of, raises_of
 from state_machine.rows import removal
 from state_machine.rows.observations import findings
 from state_machine.work.agreement import agreement
@@ -154,15 +159,28 @@ def get_agreement(
     parts: ServiceParts,
     number: Number,
     to: Annotated[Phase, Query(description="FINALIZING, COMPLETED or ROLLING_BACK")] = APPROVED,
+    feature: Annotated[str | None, Query(pattern=RAISE, description="with COMPLETED: such as group.version=1")] = None,
 ) -> AgreementView:
     """What `approve` would agree to now, with its digest. No side effect."""
-    snapshot = parts.store.snapshot(number)
+    snapshot, wanted = parts.store.snapshot(number), raise_of(feature)
     if to is Phase.ROLLING_BACK:
         may_consent(snapshot)
     else:
-        approvable(snapshot.phase, evidence(snapshot, parts.clock()), to)
-    found = agreement(snapshot, to)
+        approvable(snapshot.phase, evidence(snapshot, parts.clock(), wanted), to)
+    found = agreement(snapshot, to, wanted)
     return AgreementView(to=found.to, digest=found.digest, says=list(found.says), document=dict(found.document))
+
+
+@router.get(RAISES.template, responses=described(400, 404, 409, 422))
+def get_raises(
+    parts: ServiceParts,
+    number: Number,
+    release: Annotated[str, Query(max_length=20, description="of Kafka, such as 4.4")],
+) -> Page[RaiseView]:
+    """List in COMPLETED what a release would raise at once, each feature as a decision of its own. No side effect."""
+    snapshot = parts.store.snapshot(number)
+    look_up(snapshot.phase, Trigger.RAISE_VERSION)
+    return Page(items=raise_views(snapshot, raises_of(release), parts.clock()))
 
 
 @router.get(BROKERS.template, responses=described(404, 422))

@@ -19,7 +19,7 @@ from api.models import FieldFault, Problem
 from api.views import condition_view
 from migrator.findings.audit import KEPT_AUDIT_UNREADABLE
 from migrator.findings.finding import FindingError
-from migrator.findings.road import BACK_REFUSED
+from migrator.findings.road import BACK_REFUSED, NOT_A_RAISE
 from migrator.findings.service import (
     ADDRESS_NOT_DECLARED,
     AGREED_TO_ANOTHER,
@@ -52,6 +52,7 @@ PROBLEM_JSON: Final = "application/problem+json"
 
 STATUS: Final = {
     REQUEST_NOT_UNDERSTOOD.code: 422,
+    NOT_A_RAISE.code: 422,
     PATH_OUTSIDE.code: 422,
     ADDRESS_NOT_DECLARED.code: 422,
     KEY_USED_AGAIN.code: 422,

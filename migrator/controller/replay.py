@@ -39,6 +39,7 @@ from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
@@ -58,6 +59,7 @@ from migrator.wire.messages.metadata import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
@@ -208,7 +210,7 @@ def _mark(draft: Draft, record: NoOpRecord) -> None:
 
 
 def _nothing(draft: Draft, record: Message) -> None:
-    """Transactions are resolved before records come here."""
+    """Transactions are resolved before records come here, and an image has no eligible leader replicas."""
 
 
 _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
@@ -220,6 +222,7 @@ _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
     FenceBrokerRecord: _fence,
     UnfenceBrokerRecord: _unfence,
     RegisterControllerRecord: _register_controller,
+    UnregisterControllerRecord: lambda draft, record: draft.remove_controller(record.controller_id),
     TopicRecord: lambda draft, record: draft.create_topic(record.name, record.topic_id),
     RemoveTopicRecord: lambda draft, record: draft.remove_topic(record.topic_id),
     PartitionRecord: lambda draft, record: draft.put_partition(record.topic_id, partition_of(record)),
@@ -236,6 +239,7 @@ _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
     DelegationTokenRecord: lambda draft, record: draft.put_token(token_of(record)),
     RemoveDelegationTokenRecord: lambda draft, record: draft.remove_token(record.token_id),
     NoOpRecord: _mark,
+    ClearElrRecord: _nothing,
     BeginTransactionRecord: _nothing,
     EndTransactionRecord: _nothing,
     AbortTransactionRecord: _nothing,

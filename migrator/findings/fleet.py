@@ -368,3 +368,10 @@ COPY_WANTED = Finding(
     remedy="Copy the file from the host without keeping its time (`scp`, not `scp -p`). Where there is no such file on "
     "the host, create an empty file of the same name with `.absent` behind it.",
 )
+
+RELEASE_NOT_PLANNED = Finding(
+    code="Z2K-7070",
+    says="No way is planned for Kafka {release}: {reason}.",
+    means="A plan leads from a release with ZooKeeper through 3.6.2 to 3.9, where the migration is, to 4.0 to 4.4.",
+    remedy="Correct `kafka` in the inventory, or --through and --to of `zk2kraft plan`.",
+)

@@ -56,9 +56,16 @@ NO_FLEET = Finding(
 
 VERSION_NOT_RAISED = Finding(
     code="Z2K-4229",
-    says="metadata.version was not raised to {level}; the voters say {found}: {reason}.",
+    says="{feature} was not raised to {level}; the voters say {found}: {reason}.",
     means="The cluster works on as before. Nothing else was changed.",
     remedy="Read the reason: often a node with older software is still registered. Then approve and request it again.",
+)
+
+NOT_A_RAISE = Finding(
+    code="Z2K-4250",
+    says="{text} is no raise of a feature: {reason}.",
+    means="Nothing was asked of the cluster. A raise names one feature and one level of Kafka 4.0 to 4.4.",
+    remedy="`zk2kraft finalize-version --release-version 4.4` lists what a release would raise, one command each.",
 )
 
 LEVEL_NOT_KNOWN = Finding(

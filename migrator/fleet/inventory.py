@@ -65,6 +65,12 @@ ConnectString = Annotated[str, Meta(pattern=r"^[!-~]+$", max_length=2_000)]
 BrokerAddresses = Annotated[str, Meta(pattern=r"^[!-~]+$", max_length=BROKER_ADDRESSES_MAX)]
 Level = Annotated[str, Meta(pattern=r"^[0-9]\.[0-9]+(-IV[0-9]+)?$")]
 """Of metadata.version, and of inter.broker.protocol.version from 1.0 on."""
+Release = Annotated[
+    str,
+    Meta(
+        pattern=r"^([0-9]+\.[0-9]+(\.[0-9]+)?)?$", description="of Apache Kafka, such as 2.8.2; of Confluent, Kafka's"
+    ),
+]
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -133,7 +139,8 @@ class Node(_Strict, frozen=True, kw_only=True):
     """One process. unit: of systemd or another supervisor. actuator: absent takes the inventory's own.
 
     properties: its file, as its process reads it. metadata_log_dir: absent takes the first of log_dirs.
-    guard: of a controller, where zk2kraft-guard lies on its host.
+    guard: of a controller, where zk2kraft-guard lies on its host. kafka: the release that it runs now, for a plan;
+    absent takes the inventory's own.
     """
 
     id: NodeId
@@ -148,6 +155,7 @@ class Node(_Strict, frozen=True, kw_only=True):
     kubernetes: Kubernetes | None = None
     frozen: Frozen | None = None
     guard: FilePath | None = None
+    kafka: Release = ""
 
     @property
     def metadata_directory(self) -> str:
@@ -262,7 +270,7 @@ class Inventory(_Strict, frozen=True, kw_only=True):
     """The document. version: of this form; another one is refused by a program that does not know it.
 
     at_once: what is restarted together on the way forward: one node, or the brokers of one rack where every partition
-    keeps its minimum ISR without them.
+    keeps its minimum ISR without them. kafka: the release that nodes run now which name none.
     """
 
     version: Literal[1]
@@ -275,6 +283,7 @@ class Inventory(_Strict, frozen=True, kw_only=True):
     at_once: Literal["node", "rack"] = "node"
     waivers: tuple[Waiver, ...] = ()
     canary: Canary | None = None
+    kafka: Release = ""
 
     @property
     def nodes(self) -> tuple[Node, ...]:

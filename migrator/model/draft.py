@@ -151,6 +151,11 @@ class Draft:
         self._controllers[controller.id] = controller
         self._touched_controllers.add(controller.id)
 
+    def remove_controller(self, controller_id: int) -> None:
+        """One that is not registered contradicts nothing: stock asks only for the registration."""
+        self._controllers.pop(controller_id, None)
+        self._touched_controllers.add(controller_id)
+
     # --- topics --------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, topic_id: bytes) -> None:

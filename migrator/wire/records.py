@@ -50,6 +50,8 @@ RECORD_TYPES: Final[dict[int, type[Message]]] = {
         metadata.AbortTransactionRecord,
         metadata.RemoveDelegationTokenRecord,
         metadata.RegisterControllerRecord,
+        metadata.ClearElrRecord,
+        metadata.UnregisterControllerRecord,
     )
 }
 

@@ -30,6 +30,31 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """One part of the whole way, from the release that runs now to the last one.
+
+    phase: in which the service does it; empty: nodes are restarted by the operator's own means. low_s, high_s: without
+    waiting for people and windows. windows: at least and at most so many maintenance windows; None: there are none.
+    decides: who. undo: what leads back. irreversible: from when on nothing leads back; empty: something does.
+    state: of a migration; a plan has all of them ahead.
+    """
+
+    number: int
+    what: str
+    phase: str
+    role: str
+    restarts: int
+    low_s: float
+    high_s: float
+    windows: tuple[int, int] | None
+    decides: str
+    undo: str
+    irreversible: str
+    because: str
+    state: Literal["done", "now", "ahead"] = "ahead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """A condition that was True, with what was observed."""
 
@@ -332,3 +357,4 @@ class ChangeReport:
     not_verified: tuple[str, ...]
     zookeeper_end: ZooKeeperEnd | None = None
     own_znodes: OwnZnodesReport | None = None
+    legs: tuple[Leg, ...] = ()

@@ -83,8 +83,14 @@ def time_of_one(
         took = [each.seconds for each in those if each.seconds is not None]
         if took:
             return min(took), max(took), f"measured: {len(took)} restarts {said}, from the journal", True
-    timeouts = Timeouts() if facts.inventory is None else facts.inventory.timeouts
-    settle, shortest = facts.limits.settle_s, SHORTEST_RESTART_S[role]
+    low, high, source = assumed_time_of_one(facts.inventory, facts.limits.settle_s, role)
+    return low, high, source, False
+
+
+def assumed_time_of_one(inventory: Inventory | None, settle: float, role: str) -> tuple[float, float, str]:
+    """The same where nothing was measured. settle: `settle_s`, in seconds."""
+    timeouts = Timeouts() if inventory is None else inventory.timeouts
+    shortest = SHORTEST_RESTART_S[role]
     in_sync = timeouts.in_sync if role == BROKERS else 0
     high = settle + timeouts.stop + timeouts.start + in_sync
     parts = "stop, start and in_sync" if role == BROKERS else "stop and start"
@@ -92,7 +98,7 @@ def time_of_one(
         f"assumed for one restart: at least {shortest:g} s ({LABORATORY}) and settle_s ({settle:g} s); at most "
         f"settle_s and the timeouts {parts} of the inventory. Log recovery after a hard stop takes longer"
     )
-    return shortest + settle, high, source, False
+    return shortest + settle, high, source
 
 
 def _takeover(facts: ChangeFacts) -> Span | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from migrator.findings.finding import FindingError
 from migrator.findings.road import LATER_KAFKA_LEADS
 from migrator.fleet.inventory import Window
 from migrator.fleet.roll import RollStep
@@ -21,6 +22,7 @@ from state_machine.change.document import (
     CanaryReport,
     ChangeReport,
     GoingBack,
+    Leg,
     OwnZnodesReport,
     PhaseEntered,
     PhaseUndo,
@@ -31,8 +33,9 @@ from state_machine.change.document import (
     WithoutController,
     ZooKeeperEnd,
 )
-from state_machine.change.durations import durations_of
+from state_machine.change.durations import durations_of, time_of_one
 from state_machine.change.facts import ChangeFacts
+from state_machine.change.legs import Estate, legs_of, named_releases, with_states
 from state_machine.change.plan import files_of, hosts_of, restarts_of
 from state_machine.change.risks import audit_report, not_verified, risks_of, waivers_of
 from state_machine.change.way_back_times import time_back, time_back_now
@@ -41,6 +44,7 @@ from state_machine.finish.zookeeper_end import end_text
 from state_machine.policy.fleet_evidence import Roll
 from state_machine.policy.phase_table import PHASES, WAY_FORWARD
 from state_machine.policy.phases import OPERATIONS, Phase, Trigger, next_edges
+from state_machine.policy.rolls import FORWARD, ROLLS
 from state_machine.policy.undo import IRREVERSIBLE, is_irreversible, readiness, undo_of
 from state_machine.rows.documents import (
     CANARY,
@@ -104,7 +108,29 @@ def change_report(facts: ChangeFacts) -> ChangeReport:
         not_verified=not_verified(facts, restarts, waivers),
         zookeeper_end=_zookeeper_end(facts),
         own_znodes=_own_znodes(facts),
+        legs=_legs(facts, restarts),
     )
+
+
+def _legs(facts: ChangeFacts, restarts: Sequence[Restart]) -> tuple[Leg, ...]:
+    """To the last release; those of the inventory as it is now. A plan that is refused leaves them out."""
+    if facts.inventory is None:
+        return ()
+
+    def time_of_role(role: str) -> tuple[float, float]:
+        roll = next(each for each in FORWARD if ROLLS[each].role == role)
+        return time_of_one(facts, restarts, roll, role)[:2]
+
+    estate = Estate(
+        inventory=facts.inventory,
+        releases=named_releases(facts.inventory),
+        time_of_one=time_of_role,
+        limits=facts.limits,
+    )
+    try:
+        return with_states(legs_of(estate), facts.snapshot.phase)
+    except FindingError:
+        return ()
 
 
 def _state(facts: ChangeFacts) -> Literal["planned", "under way", "completed", "rolled back"]:

@@ -14,6 +14,7 @@ import asyncio
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,8 @@ from immutables import Map
 from migrator.audit.kafka_flaws.scram_replay import SCRAM_KEYS, ScramReplay
 from migrator.driver.only_kraft import only_kraft
 from migrator.findings.finding import FindingError, words_of
-from migrator.model.at_a_stop import MinIsr, TakenAtStop
+from migrator.model.at_a_stop import MIN_ISR, MinIsr, TakenAtStop, whole_number
+from migrator.model.features.kept_min_isr import OwnMinIsr
 from migrator.model.image import METADATA_VERSION, Config, Image
 from migrator.model.later_configs import RAISED_OF_BROKERS, RAISED_OF_TOPICS, refused_later
 from migrator.model.later_kafka import LaterNode, is_without_zookeeper, levels_of
@@ -60,6 +62,10 @@ SOFTWARE_ANSWER_S: Final = 1.0
 NOT_KNOWN: Final[Mapping[int, int]] = {}
 REFUSED_SHOWN: Final = 20
 """Each is a finding of its own on the page."""
+TOPICS_SHOWN: Final = 3
+NODES_SHOWN: Final = 10
+BROKER_WORD: Final = "broker"
+CONTROLLER_WORD: Final = "controller"
 NO_OP_KEY: Final = 20
 MIGRATION_KEY: Final = 21
 """Api keys of NoOpRecord and ZkMigrationStateRecord, the second byte of a record's value."""
@@ -125,11 +131,25 @@ class LogVoter(msgspec.Struct, frozen=True):
 
 
 class VoterLevels(msgspec.Struct, frozen=True):
-    """metadata.version: lowest and highest that the software supports, and the finalized one as this voter knows it."""
+    """metadata.version: lowest and highest that the software supports, and the finalized one as this voter knows it.
+
+    features: the finalized levels of all others, kraft.version too. (It says the ranges of none of them: those begin
+    with 0, which no release sends before version 4 of ApiVersions.)
+    """
 
     lowest: int
     highest: int
     finalized: int
+    features: Mapping[str, int] = {}
+
+
+class SupportedRange(msgspec.Struct, frozen=True):
+    """Levels of a feature that some nodes registered. nodes: in words, the first ones and how many more."""
+
+    feature: str
+    lowest: int
+    highest: int
+    nodes: str
 
 
 class LaterProblem(msgspec.Struct, frozen=True):
@@ -178,6 +198,11 @@ class LogObservation(msgspec.Struct, frozen=True):
     """Replicas on brokers that are not registered."""
     features: tuple[str, ...] = ()
     """Finalized ones above 0, beside metadata.version."""
+    feature_levels: dict[str, int] = {}
+    """Of those."""
+    supported: tuple[SupportedRange, ...] = ()
+    own_min_isr: tuple[OwnMinIsr, ...] = ()
+    """Topics with `min.insync.replicas` of their own, by value."""
     scram_at_stake: tuple[str, ...] = ()
     """Users whose SCRAM credentials a node may not know that starts on this log without a newer snapshot (K-28)."""
     only_kraft: tuple[str, ...] = ()
@@ -271,7 +296,11 @@ class LogObserver:
         self._said = _Replayed()
         self.reader = LogReader(voters, cluster_id, self._said, security)
         self._software: dict[int, VoterSoftware] = {}
-        self._refused: tuple[Map[ConfigKey, Config] | None, tuple[LaterProblem, ...]] = (None, ())
+        self._of_configs: tuple[Map[ConfigKey, Config] | None, tuple[LaterProblem, ...], tuple[OwnMinIsr, ...]] = (
+            None,
+            (),
+            (),
+        )
         self._asked_at: float | None = None
 
     @property
@@ -323,7 +352,8 @@ class LogObserver:
         answer, supported = await self._api_versions(node, ANSWER_S)
         finalized = next((each for each in answer.finalized_features if each.name == METADATA_VERSION), None)
         level = 0 if finalized is None else finalized.max_version_level
-        return VoterLevels(supported.min_version, supported.max_version, level)
+        others = {each.name: each.max_version_level for each in answer.finalized_features if each is not finalized}
+        return VoterLevels(supported.min_version, supported.max_version, level, others)
 
     async def _api_versions(self, node: int, within_s: float) -> tuple[ApiVersionsResponse, SupportedFeatureKey]:
         """What a node supports, with its range of metadata.version. Raises OSError or TimeoutError."""
@@ -349,11 +379,11 @@ class LogObserver:
             return None
         return VoterSoftware(node, supported.min_version, supported.max_version, answer.zk_migration_ready)
 
-    async def raise_level(self, level: int, observed: LogObservation) -> None:
-        """Ask the leader to finalize metadata.version at `level`, upgrade only. Raises OSError when it is refused."""
+    async def raise_feature(self, feature: str, level: int, observed: LogObservation) -> None:
+        """Ask the leader to finalize a feature at `level`, upgrade only. Raises OSError when it is refused."""
         assert observed.leader is not None, "the gate wants a leader"
         request = UpdateFeaturesRequest(
-            timeout_ms=int(RAISE_S * 1000), feature_updates=(FeatureUpdateKey(METADATA_VERSION, level, upgrade_type=1),)
+            timeout_ms=int(RAISE_S * 1000), feature_updates=(FeatureUpdateKey(feature, level, upgrade_type=1),)
         )
         answer = await self.reader.connections[observed.leader].ask(
             request, UPDATE_FEATURES_VERSION, UpdateFeaturesResponse, RAISE_S
@@ -364,17 +394,22 @@ class LogObserver:
             if code:
                 raise OSError(f"controller {observed.leader} answers error {code}: {words}")
 
-    def _refused_later(self) -> tuple[LaterProblem, ...]:
+    def _look_at_configs(self) -> tuple[tuple[LaterProblem, ...], tuple[OwnMinIsr, ...]]:
         """Looked for again only where a configuration has changed."""
         configs = self.image.configs
-        if self._refused[0] is not configs:
-            self._refused = configs, tuple(islice(problems_later(configs), REFUSED_SHOWN))
-        return self._refused[1]
+        if self._of_configs[0] is not configs:
+            self._of_configs = (
+                configs,
+                tuple(islice(problems_later(configs), REFUSED_SHOWN)),
+                tuple(own_min_isr(configs)),
+            )
+        return self._of_configs[1:]
 
     def _summed_up(
         self, now: float, quorum: DescribeQuorumPartitionResult, figures: PartitionFigures
     ) -> LogObservation:
         said, image = self._said, self.image
+        refused, own = self._look_at_configs()
         return LogObservation(
             at=now,
             problem="a metadata transaction is open" if said.replay.transaction_open else "",
@@ -401,9 +436,14 @@ class LogObserver:
             features=tuple(
                 sorted(name for name, level in image.features.items() if level and name != METADATA_VERSION)
             ),
+            feature_levels={
+                name: level for name, level in sorted(image.features.items()) if level and name != METADATA_VERSION
+            },
             scram_at_stake=tuple(user for users in said.scram.lost().values() for user in users),
             only_kraft=only_kraft(image.configs),
-            refused_later=self._refused_later(),
+            refused_later=refused,
+            supported=tuple(supported_ranges(image)),
+            own_min_isr=own,
             single=figures.single,
             at_minimum=figures.at_minimum,
             min_isr=figures.min_isr,
@@ -467,6 +507,33 @@ def problems_later(configs: Map[ConfigKey, Config]) -> Iterator[LaterProblem]:
             words, minimums = said[ConfigType(key.type)]
             where = words.format(key.name) if key.name else "configuration of all brokers"
             yield from (LaterProblem(where, *each) for each in refused_later(config, minimums))
+
+
+def own_min_isr(configs: Map[ConfigKey, Config]) -> Iterator[OwnMinIsr]:
+    """Count topics with a value of their own, the lowest value first."""
+    found: dict[int, list[str]] = {}
+    for key, config in configs.items():
+        value = whole_number(config.get(MIN_ISR)) if key.type == ConfigType.TOPIC else None
+        if value is not None:
+            found.setdefault(value, []).append(key.name)
+    for value, names in sorted(found.items()):
+        yield OwnMinIsr(value, len(names), tuple(nsmallest(TOPICS_SHOWN, names)))
+
+
+def supported_ranges(image: Image) -> Iterator[SupportedRange]:
+    """Group nodes by what they registered of each feature. One that does not name it has level 0 alone."""
+    nodes = [(BROKER_WORD, each.id, each.features) for _, each in sorted(image.brokers.items())]
+    nodes += [(CONTROLLER_WORD, each.id, each.features) for _, each in sorted(image.controllers.items())]
+    names = sorted({each.name for _, _, features in nodes for each in features})
+    for name in names:
+        groups: dict[tuple[str, int, int], list[int]] = {}
+        for role, node, features in nodes:
+            low, high = next(((each.lowest, each.highest) for each in features if each.name == name), (0, 0))
+            groups.setdefault((role, low, high), []).append(node)
+        for (role, low, high), ids in groups.items():
+            more = f" and {len(ids) - NODES_SHOWN} more" if len(ids) > NODES_SHOWN else ""
+            some = ", ".join(map(str, ids[:NODES_SHOWN])) + more
+            yield SupportedRange(name, low, high, f"{role}{'s' if len(ids) > 1 else ''} {some}")
 
 
 def _orphans(image: Image) -> int:

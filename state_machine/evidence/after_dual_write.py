@@ -17,10 +17,12 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.fleet import CONTROLLER_FILES_DIFFER
 from migrator.findings.road import NO_FLEET, STOCK_WRITES_NOTHING
 from migrator.fleet.roll import UNDER_WAY, RollStep
+from migrator.model.features.raises import Raise
 from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import Observation
 from state_machine.evidence.file_watch import restart_occurrences
+from state_machine.evidence.raised import feature_raise, plan_of_raise
 from state_machine.facts.accepted import Limits
 from state_machine.facts.approvals import ApprovalNow
 from state_machine.facts.canary import CanaryFact
@@ -63,9 +65,11 @@ LOG_FRESH_S: Final = 10.0
 STUCK_S: Final = 60.0
 
 
-def fleet_evidence(snapshot: Snapshot, now: float) -> FleetEvidence | None:
+def fleet_evidence(snapshot: Snapshot, now: float, wanted: Raise | None = None) -> FleetEvidence | None:
     """None before dual-write, but for brokers that join and that an inventory file names, and in a rollback that the
     driver carries out alone. In AUDIT, what a rollback loses, and nothing else.
+
+    wanted: the raise of a feature that is asked for, in COMPLETED.
     """
     if snapshot.phase is Phase.AUDIT and not snapshot.inventory.has_stock:
         not_read = "it is not read in AUDIT"
@@ -77,7 +81,7 @@ def fleet_evidence(snapshot: Snapshot, now: float) -> FleetEvidence | None:
     files = document(snapshot, FILES, FilesDocument)
     intent = document(snapshot, INTENT, IntentDocument)
     limits = document(snapshot, LIMITS, Limits) or Limits()
-    digest = digest_of(snapshot)
+    digest = digest_of(snapshot, wanted)
     fresh = log.known and now - log.at <= LOG_FRESH_S
     return FleetEvidence(
         fleet_problem="the files of the nodes were not read yet" if files is None else files.problem,
@@ -124,6 +128,7 @@ def fleet_evidence(snapshot: Snapshot, now: float) -> FleetEvidence | None:
         back=way_back(snapshot, now),
         guards=() if files is None else files.guards,
         levels=_levels(snapshot, log, now),
+        raising=None if wanted is None else feature_raise(snapshot, wanted, now),
         restarts=_restarts(snapshot, now),
         stopped_for_it=give_up.stopped(snapshot),
         started_without=give_up.started(snapshot),
@@ -314,13 +319,13 @@ def _approval(snapshot: Snapshot, digest: str, now: float) -> ApprovalNow | None
     return ApprovalNow(approval.fact, digest, now)
 
 
-def plan_of(snapshot: Snapshot) -> dict[str, Any]:
-    """What an approver agrees to: who is where, with which files and processes."""
+def plan_of(snapshot: Snapshot, wanted: Raise | None = None) -> dict[str, Any]:
+    """What an approver agrees to: who is where, with which files and processes. wanted: in COMPLETED, the raise."""
     log = LogObservation() if snapshot.observation is None else snapshot.observation.log
     files = document(snapshot, FILES, FilesDocument)
     checksums: Mapping[str, str] = {} if files is None else files.checksums
     if snapshot.phase is Phase.COMPLETED:
-        return _plan_of_raise(snapshot, log)
+        return _plan_of_version_raise(snapshot, log) if wanted is None else plan_of_raise(snapshot, wanted)
     return {
         "cluster": snapshot.migration.cluster_id,
         "state": log.migration,
@@ -335,7 +340,7 @@ def plan_of(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _plan_of_raise(snapshot: Snapshot, log: LogObservation) -> dict[str, Any]:
+def _plan_of_version_raise(snapshot: Snapshot, log: LogObservation) -> dict[str, Any]:
     """Of metadata.version, in COMPLETED."""
     levels = _levels(snapshot, log, math.inf)
     return {
@@ -349,9 +354,9 @@ def _plan_of_raise(snapshot: Snapshot, log: LogObservation) -> dict[str, Any]:
     }
 
 
-def digest_of(snapshot: Snapshot) -> str:
+def digest_of(snapshot: Snapshot, wanted: Raise | None = None) -> str:
     """SHA-256 of that, in hexadecimal digits."""
-    return hashlib.sha256(msgspec.json.encode(plan_of(snapshot), order="deterministic")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(plan_of(snapshot, wanted), order="deterministic")).hexdigest()
 
 
 def is_final(log: LogObservation) -> bool:

@@ -75,6 +75,7 @@ from state_machine.rows.store import Snapshot
 from state_machine.rows.tables import JournalRow
 
 ZOOKEEPER_KEY: Final = "zookeeper."
+VOTERS: Final = "controller.quorum.voters"
 HAS_NEW_FILE: Final = (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE)
 
 
@@ -155,6 +156,8 @@ def _compared(
     no_answer, contradicting = list[NoAnswer](), list[NotAsNoted]()
     differing = list[DifferingFiles]()
     min_isr = dict(before.min_isr)
+    min_isr_of_controllers = dict(before.min_isr_of_controllers)
+    with_voters = list[str]()
     flags: dict[bool, list[int]] = {True: [], False: []}
     with_tiers, without_tiers = list[int](), list[AboutNode]()
     lacked = {each.node for each in before.without_tiers}
@@ -167,13 +170,13 @@ def _compared(
             not_read.append(AboutNode(node.role, node.id, answers[node.name].problem))
             continue
         found = checksums[node.name] = checksum_of(content)
-        if node.role == BROKERS:
-            _note_min_isr(min_isr, node, content)
+        _note_min_isr(min_isr if node.role == BROKERS else min_isr_of_controllers, node, content)
         if being_written(snapshot, node):
             continue
         written, unreadable = _parsed(content, node)
         keys = written.values
         tiers = is_true(keys.get(REMOTE_SYSTEM))
+        with_voters += [f"{node.role} {node.id}"] if keys.get(VOTERS) else []
         rendered = expected(snapshot, node)
         if rendered is None:
             baseline.setdefault(node.name, found)
@@ -227,6 +230,12 @@ def _compared(
         with_tiers=tuple(with_tiers),
         without_tiers=tuple(without_tiers),
         min_isr=tuple((each.id, min_isr[each.id]) for each in fleet.of(BROKERS) if each.id in min_isr),
+        min_isr_of_controllers=tuple(
+            (each.id, min_isr_of_controllers[each.id])
+            for each in fleet.of(CONTROLLERS)
+            if each.id in min_isr_of_controllers
+        ),
+        with_voters=tuple(with_voters),
     )
 
 

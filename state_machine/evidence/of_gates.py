@@ -17,6 +17,7 @@ from migrator.control_api.states import State
 from migrator.control_api.status import BrokerStatus, ControllerStatus, DriverStatus, DualWriteStatus
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_PASSED
+from migrator.model.features.raises import Raise
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits.audit_schedule import scheduled_audits
@@ -37,8 +38,8 @@ together with its document: a process can end with 1 for many reasons.
 """
 
 
-def evidence(snapshot: Snapshot, now: float) -> Evidence:
-    """What is known at `now`."""
+def evidence(snapshot: Snapshot, now: float, wanted: Raise | None = None) -> Evidence:
+    """What is known at `now`. wanted: the raise of a feature that is asked for."""
     known = Evidence(
         observation_age_s=None,
         engine=snapshot.engine,
@@ -54,7 +55,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         audits=scheduled_audits(snapshot, now) if PHASES[snapshot.phase].audited and not is_begun(snapshot) else None,
         takeover_asked=_takeover_asked(snapshot),
         rival=None if snapshot.rival is None else snapshot.rival.found().text,
-        road=fleet_evidence(snapshot, now),
+        road=fleet_evidence(snapshot, now, wanted),
     )
     look = snapshot.observation
     if look is None:

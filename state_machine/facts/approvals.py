@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalFact:
-    """to: the phase. digest: SHA-256 of what was approved. at: wall time in seconds."""
+    """to: the phase. digest: SHA-256 of what was approved. at: wall time in seconds.
+
+    raises: the raise of a feature, such as `group.version=1`; empty: of metadata.version, or it raises nothing.
+    """
 
     to: str
     who: str
     reason: str
     at: float
     digest: str
+    raises: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""The raise of metadata.version after COMPLETED: an act of its own, once every node runs a later Kafka.
+"""The raise of metadata.version, or of one other feature, after COMPLETED: an act of its own for each of them.
 
 In:   a snapshot in COMPLETED. Out: a `LevelsDocument`; the request to the active stock controller.
-Elsewhere: what has to hold (policy/gates_forward.py, `may_raise_version`), who requested and approved it
-(work/operations.py).
+Elsewhere: what has to hold (policy/gates_forward.py, `may_raise_version`; policy/raises.py), who requested and approved
+it (work/operations.py).
 Rules: voters are asked by ApiVersions; a broker's range is the one that its running process registered, which stock
-compares as well. The level is the highest that every node supports; the approval is bound to it. A request without an
-answer is no failure: what the voters say afterwards counts.
+compares as well. Without a level, that of metadata.version is the highest that every node supports; the approval is
+bound to it. A request without an answer is no failure: what the voters say afterwards counts.
 Source: Kafka 3.9 `FeatureControlManager.updateMetadataVersion`, `QuorumFeatures.reasonNotSupported`; R-778-03, -08.
 """
 
@@ -21,7 +21,8 @@ import structlog
 
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.road import VERSION_NOT_RAISED
-from migrator.model.levels import level_name
+from migrator.model.features.raises import Raise, level_words
+from migrator.model.image import METADATA_VERSION
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver, LogSource
 from state_machine.policy.conditions import fleet_evidence_of
@@ -67,35 +68,43 @@ class VersionRaise:
         self._asked_at[snapshot.id] = self._steady()
         self._asking[snapshot.id] = asyncio.create_task(self._ask(snapshot, source))
 
-    async def perform(self, snapshot: Snapshot, evidence: Evidence, who: str) -> str:
-        """Its gate is open. Returns what was done. Raises Z2K-4229."""
-        levels, source = fleet_evidence_of(evidence).levels, self._observer.log_of(snapshot.id)
+    async def perform(self, snapshot: Snapshot, evidence: Evidence, who: str, wanted: Raise | None = None) -> str:
+        """Its gate is open. Returns what was done. Raises Z2K-4229.
+
+        wanted: None: metadata.version, as high as it goes.
+        """
+        source = self._observer.log_of(snapshot.id)
         observed = LogObservation() if snapshot.observation is None else snapshot.observation.log
-        assert levels is not None, "the gate is open"
-        assert levels.target is not None, "the gate is open"
+        wanted = _highest(evidence) if wanted is None else wanted
         assert source is not None, "the log was observed"
-        target = levels.target
-        log.warning("version.raise", level=target, before=levels.finalized, who=who, leader=observed.leader)
+        before = _finalized(document(snapshot, LEVELS, LevelsDocument) or LevelsDocument(0.0), wanted.feature)
+        log.warning("feature.raise", feature=wanted.text, before=before, who=who, leader=observed.leader)
         reason = "no voter shows it"
         try:
-            await source.raise_level(target, observed)
+            await source.raise_feature(wanted.feature, wanted.level, observed)
         except (OSError, TimeoutError, FindingError) as error:
             reason = words_of(error)
-        found = await self._shown(snapshot, source, target)
-        said = f"{who} raised metadata.version from {level_name(levels.finalized)} to {level_name(target)}"
-        if found.finalized != target:
+        found = await self._shown(snapshot, source, wanted)
+        now, then = (level_words(wanted.feature, each) for each in (before, wanted.level))
+        said = f"{who} raised {wanted.feature} from {now} to {then}"
+        if (shown := _finalized(found, wanted.feature)) != wanted.level:
             await self._keep(snapshot, found)
-            raise VERSION_NOT_RAISED.error(level=level_name(target), found=level_name(found.finalized), reason=reason)
-        await self._keep(snapshot, msgspec.structs.replace(found, raised=said))
-        log.warning("version.raised", level=target)
+            shown_words = level_words(wanted.feature, shown)
+            raise VERSION_NOT_RAISED.error(feature=wanted.feature, level=then, found=shown_words, reason=reason)
+        if wanted.feature == METADATA_VERSION:
+            found = msgspec.structs.replace(found, raised=said)
+        else:
+            found = msgspec.structs.replace(found, raised_features={wanted.feature: said})
+        await self._keep(snapshot, found)
+        log.warning("feature.raised", feature=wanted.text)
         return said
 
-    async def _shown(self, snapshot: Snapshot, source: LogSource, target: int) -> LevelsDocument:
+    async def _shown(self, snapshot: Snapshot, source: LogSource, wanted: Raise) -> LevelsDocument:
         """What the voters say, as soon as one of them has the level; the last answer when none gets it."""
         ends = time.monotonic() + SHOWN_S
         while True:
             found = await self._ask(snapshot, source)
-            if found.finalized == target or time.monotonic() >= ends:
+            if _finalized(found, wanted.feature) == wanted.level or time.monotonic() >= ends:
                 return found
             await asyncio.sleep(SHOWN_AGAIN_S)
 
@@ -113,16 +122,36 @@ class VersionRaise:
                 found,
                 voters={**found.voters, str(node): (answer.lowest, answer.highest)},
                 finalized=max(found.finalized, answer.finalized),
+                features={
+                    name: max(found.features.get(name, 0), answer.features.get(name, 0))
+                    for name in (*found.features, *answer.features)
+                },
             )
         return found
 
     async def _keep(self, snapshot: Snapshot, value: LevelsDocument) -> None:
         before = document(snapshot, LEVELS, LevelsDocument)
-        if before is not None and before.raised and not value.raised:
-            value = msgspec.structs.replace(value, raised=before.raised)
+        if before is not None:
+            value = msgspec.structs.replace(
+                value,
+                raised=value.raised or before.raised,
+                raised_features={**before.raised_features, **value.raised_features},
+            )
         found: dict[str, Any] = msgspec.to_builtins(value)
 
         def write() -> None:
             self._store.record_document(snapshot.id, LEVELS, found, at=self._clock())
 
         await self._store.away(write)
+
+
+def _highest(evidence: Evidence) -> Raise:
+    """Of metadata.version."""
+    levels = fleet_evidence_of(evidence).levels
+    assert levels is not None, "the gate is open"
+    assert levels.target is not None, "the gate is open"
+    return Raise(METADATA_VERSION, levels.target)
+
+
+def _finalized(levels: LevelsDocument, feature: str) -> int:
+    return levels.finalized if feature == METADATA_VERSION else levels.features.get(feature, 0)

@@ -437,6 +437,10 @@ def is_approved(road: FleetEvidence, phase: str) -> Condition:
         return Condition(name, False, "there is no approval yet; approve with `zk2kraft approve`", codes)
     if approval.age_s > APPROVAL_S:
         return Condition(name, False, f"the approval by {approval.who} is older than {hours:g} h", codes)
+    wanted = "" if road.raising is None else road.raising.wanted.text
+    if approval.given.raises != wanted:
+        said = approval.given.raises or "metadata.version at its highest level"
+        return Condition(name, False, f"{approval.who} approved {said}, and not this", codes)
     if not approval.fits:
         return Condition(name, False, f"the plan or the evidence changed after {approval.who} approved", codes)
     if not road.limits.single_operator:

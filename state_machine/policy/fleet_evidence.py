@@ -19,6 +19,7 @@ from state_machine.facts.approvals import ApprovalNow
 from state_machine.facts.canary import CanaryFact
 from state_machine.facts.guards import GuardFact
 from state_machine.facts.nodes import AboutNode
+from state_machine.facts.raises import FeatureRaise
 from state_machine.policy.freshness import FLOOR_S
 
 
@@ -272,6 +273,7 @@ class FleetEvidence:
     canary:        None: the inventory wants none.
     back:          what a rollback would cost; None where the service does not lead one.
     levels:        None before COMPLETED, and until the voters were asked.
+    raising:       the raise of one feature that was asked for; None: metadata.version, as high as it goes.
     waivers:       of the inventory, those whose end is not reached.
     restarts:      what brokers' next restarts would change; None: it was not looked at yet.
     stopped_for_it: controllers that were stopped for the finalize and do not run again. started_without: those that may
@@ -322,6 +324,7 @@ class FleetEvidence:
     canary: CanaryFact | None = None
     back: RollbackPlan | None = None
     levels: LevelsObserved | None = None
+    raising: FeatureRaise | None = None
     restarts: RestartsObserved | None = None
     stopped_for_it: tuple[int, ...] = ()
     started_without: tuple[int, ...] = ()

@@ -59,6 +59,7 @@ from state_machine.policy.gates import (
     observed_at,
 )
 from state_machine.policy.later import no_later_kafka
+from state_machine.policy.raises import raise_conditions
 from state_machine.policy.step_conditions import When, conditions_of
 from state_machine.policy.taken import restarts_are_accepted
 
@@ -149,7 +150,8 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
 
 
 def may_raise_version(evidence: Evidence) -> Verdict:
-    """metadata.version in COMPLETED. Irreversible: stock refuses every downgrade that would lose something.
+    """A feature in COMPLETED; metadata.version where none is named. Irreversible: stock refuses every downgrade of it
+    that would lose something.
 
     Stock looks at every registration, fenced ones too (`ClusterControlManager`, `QuorumFeatures.reasonNotSupported`).
     """
@@ -166,13 +168,17 @@ def may_raise_version(evidence: Evidence) -> Verdict:
             voters_follow(road),
             every_broker_is_ready(road),
             *replicas_are_whole(road),
-            Condition(
-                "every broker and voter runs software with a later metadata.version",
-                fresh and levels is not None and levels.target is not None and levels.target > levels.finalized,
-                "the voters were not asked in the last minute" if levels is None or not fresh else levels_text(levels),
-            ),
-            is_approved(road, "the raise of metadata.version"),
+            *(raise_conditions(road.raising) if road.raising is not None else (_later_version(levels, fresh=fresh),)),
+            is_approved(road, "the raise of metadata.version" if road.raising is None else road.raising.words),
         )
+    )
+
+
+def _later_version(levels: LevelsObserved | None, *, fresh: bool) -> Condition:
+    return Condition(
+        "every broker and voter runs software with a later metadata.version",
+        fresh and levels is not None and levels.target is not None and levels.target > levels.finalized,
+        "the voters were not asked in the last minute" if levels is None or not fresh else levels_text(levels),
     )
 
 

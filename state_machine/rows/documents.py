@@ -92,6 +92,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     of the inventory file; None where an earlier release wrote this. differing: controllers. min_isr: by broker,
     `min.insync.replicas` of its file as it was read last; brokers whose file was never read are not named. with_tiers:
     brokers whose file switches remote storage on; without_tiers: controllers whose file does not.
+    min_isr_of_controllers: as min_isr. with_voters: nodes, in words, whose file has controller.quorum.voters.
     """
 
     at: float
@@ -122,6 +123,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     min_isr: tuple[tuple[int, int], ...] = ()
     with_tiers: tuple[int, ...] = ()
     without_tiers: tuple[AboutNode, ...] = ()
+    min_isr_of_controllers: tuple[tuple[int, int], ...] = ()
+    with_voters: tuple[str, ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):
@@ -181,6 +184,7 @@ class LevelsDocument(msgspec.Struct, frozen=True):
     """What each voter answered to ApiVersions. voters: lowest and highest metadata.version, by node id.
 
     silent: why a voter did not answer. finalized: as the voters say. raised: what was done with it, in words.
+    features: finalized levels of all others. raised_features: what was done with those, in words, by feature.
     """
 
     at: float
@@ -188,6 +192,8 @@ class LevelsDocument(msgspec.Struct, frozen=True):
     silent: dict[str, str] = {}
     finalized: int = 0
     raised: str = ""
+    features: dict[str, int] = {}
+    raised_features: dict[str, str] = {}
 
 
 class ZooKeeperEndDocument(msgspec.Struct, frozen=True):

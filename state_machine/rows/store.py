@@ -235,7 +235,10 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOperation:
-    """What a person asks for, as a handler received it. digest: of what an approval is about, as its sender read it."""
+    """What a person asks for, as a handler received it. digest: of what an approval is about, as its sender read it.
+
+    feature: the raise that is requested or approved, such as `group.version=1`; None: of metadata.version.
+    """
 
     name: str
     who: str
@@ -244,6 +247,7 @@ class NewOperation:
     expected_version: int | None = None
     key: str | None = None
     digest: str | None = None
+    feature: str | None = None
 
     @property
     def word(self) -> str:
@@ -253,7 +257,9 @@ class NewOperation:
     @property
     def fingerprint(self) -> str:
         what: list[Any] = [self.name, self.reason, self.to, self.expected_version]
-        return fingerprint(what if self.digest is None else [*what, self.digest])
+        if self.digest is not None or self.feature is not None:
+            what.append(self.digest)
+        return fingerprint(what if self.feature is None else [*what, self.feature])
 
 
 class Store:
@@ -501,6 +507,7 @@ class Store:
                 ended_at=None,
                 answer="",
                 verdict=None,
+                feature=order.feature,
             )
             session.add(operation)
             return operation, True

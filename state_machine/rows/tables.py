@@ -81,6 +81,7 @@ class Operation(Base):
     """What an operator asked for. state: recorded, accepted (by the driver), succeeded, refused, expired, cancelled.
 
     controller_run: the run of the controller that accepted it; it is never handed to a later run.
+    feature: the raise that it is about, such as `group.version=1`; None: of metadata.version, or it raises nothing.
     """
 
     __tablename__ = "operation"
@@ -101,6 +102,7 @@ class Operation(Base):
     ended_at: Mapped[float | None]
     answer: Mapped[str] = mapped_column(Text)
     verdict: Mapped[dict[str, Any] | None]
+    feature: Mapped[str | None] = mapped_column(default=None)
 
 
 class PhaseEvent(Base):
@@ -313,4 +315,11 @@ class Approval(Base):
 
     @property
     def fact(self) -> ApprovalFact:
-        return ApprovalFact(to=self.to_phase, who=self.who, reason=self.reason, at=self.at, digest=self.digest)
+        return ApprovalFact(
+            to=self.to_phase,
+            who=self.who,
+            reason=self.reason,
+            at=self.at,
+            digest=self.digest,
+            raises=str(self.document.get("raises", "")),
+        )

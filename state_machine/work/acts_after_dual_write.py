@@ -240,7 +240,8 @@ class ActsAfterDualWrite:
         if road.levels is not None:
             raise_ += f" ({levels_text(road.levels)})"
         if levels is not None and levels.raised:
-            raise_ = f"nothing: {levels.raised}"
+            done = "; ".join((levels.raised, *levels.raised_features.values()))
+            raise_ = f"nothing: {done}; `zk2kraft finalize-version --release-version R` lists what else release R has"
         connect = snapshot.inventory.zookeeper
         chroot, end = chroot_of(connect), await self._keep_end(snapshot)
         left = [chroot + path for path in (paths.CONTROLLER, paths.MIGRATION, paths.FINALIZE_INTENT)]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from migrator.findings.service import AGREED_TO_ANOTHER
+from migrator.model.features.raises import Raise
 from state_machine.evidence.after_dual_write import digest_of, plan_of
 from state_machine.policy.phases import OperationName, Phase
 from state_machine.rollback.plan import loss_digest, loss_document, loss_of
@@ -32,14 +33,17 @@ class Agreement:
     says: tuple[str, ...]
 
 
-def agreement(snapshot: Snapshot, to: Phase) -> Agreement:
-    """As things are now."""
+def agreement(snapshot: Snapshot, to: Phase, wanted: Raise | None = None) -> Agreement:
+    """Say what is agreed to as things are now.
+
+    wanted: the raise of a feature; None: of metadata.version, where that is what is agreed to.
+    """
     if to is Phase.ROLLING_BACK:
         lost = loss_of(snapshot)
         said = tuple(f"lost: {each}" for each in lost) or ("nothing is lost that ZooKeeper cannot hold",)
         return Agreement(to, loss_document(lost), loss_digest(lost), said)
-    plan = plan_of(snapshot)
-    return Agreement(to, plan, digest_of(snapshot), tuple(_words(plan)))
+    plan = plan_of(snapshot, wanted)
+    return Agreement(to, plan, digest_of(snapshot, wanted), tuple(_words(plan)))
 
 
 def _words(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -71,6 +75,7 @@ def require_bound(operation: Operation, found: Agreement) -> None:
             to=asked,
             expected_version=version,
             digest=found.digest,
+            feature=operation.feature,
         ).fingerprint
         for version in (None, operation.expected_version)
     }

@@ -25,6 +25,7 @@ from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.evidence.of_gates import asked_by
+from state_machine.evidence.of_gates import evidence as evidence_of
 from state_machine.finish import give_up
 from state_machine.finish.version_raise import VersionRaise
 from state_machine.policy.conditions import fleet_evidence_of
@@ -49,6 +50,7 @@ from state_machine.policy.phases import (
     look_up,
     require_named,
 )
+from state_machine.policy.raises import raise_of
 from state_machine.policy.rolls import ROLLS
 from state_machine.rollback.cancelled import cancel
 from state_machine.rollback.plan import loss_of
@@ -121,6 +123,9 @@ class Operations:
         if trigger is not Trigger.ABORT and operation.expected_version != version:
             raise VERSION_MOVED.error(found=version, expected=operation.expected_version)
         to = None if operation.to_phase is None else Phase(operation.to_phase)
+        wanted = raise_of(operation.feature)
+        if wanted is not None:
+            evidence = evidence_of(snapshot, self._clock(), wanted)
         by_name(snapshot.phase, trigger, to)
         edge = look_up(snapshot.phase, trigger, to, snapshot.engine)
         require_named(snapshot.phase, edge, to)
@@ -130,7 +135,7 @@ class Operations:
         ask_gate(edge, trigger, asked_by(evidence, operation.who))
         done = ""
         if trigger is Trigger.RAISE_VERSION:
-            done = await self._raises.perform(snapshot, evidence, operation.who)
+            done = await self._raises.perform(snapshot, evidence, operation.who, wanted)
         step = PhaseStep(
             trigger=trigger,
             source=StepSource(SERVICE, version),
@@ -156,12 +161,16 @@ class Operations:
             await self._consent(snapshot, operation)
             return
         to = APPROVED if operation.to_phase is None else Phase(operation.to_phase)
+        wanted = raise_of(operation.feature)
+        if wanted is not None:
+            evidence = evidence_of(snapshot, self._clock(), wanted)
         verdict = approvable(snapshot.phase, evidence, to)
         if not verdict.holds:
             raise GateClosed("approve", verdict)
-        found = agreement(snapshot, to)
+        found = agreement(snapshot, to, wanted)
         require_bound(operation, found)
-        said = f"{operation.who} approved {PHASES[to].approval}; it counts for 4 h, and until anything in it changes"
+        what = PHASES[to].approval if wanted is None else f"the raise of {wanted.words}"
+        said = f"{operation.who} approved {what}; it counts for 4 h, and until anything in it changes"
         operation.to_phase = to
         plan = dict(found.document)
         await self._store.away(self._store.approve, operation, found.digest, plan, at=self._clock(), said=said)

@@ -37,7 +37,7 @@ from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S
 from migrator.lab.servers.tools import config_command, dump_metadata_log, random_cluster_id
 from migrator.lab.servers.zookeeper import ZooKeeper
-from migrator.model.image import Image
+from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.levels import LATER_LEVELS
 from migrator.model.values import MigrationState
 from migrator.node.config.properties import VoterAddress
@@ -559,8 +559,8 @@ def test_a_later_controller_says_its_levels_and_raises_metadata_version_once(
         assert [each.levels for each in observed.controllers] == [(7, LATEST_LATER)]
         assert await observer.levels_of(spec.node_id) == VoterLevels(7, LATEST_LATER, finalized=21)
         with pytest.raises(OSError, match="answers error"):
-            await observer.raise_level(99, observed)
-        await observer.raise_level(LATEST_LATER, observed)
+            await observer.raise_feature(METADATA_VERSION, 99, observed)
+        await observer.raise_feature(METADATA_VERSION, LATEST_LATER, observed)
         async with asyncio.timeout(READY_DEADLINE_S):  # its publishers hear of it after it has answered
             while await observer.levels_of(spec.node_id) != VoterLevels(7, LATEST_LATER, finalized=LATEST_LATER):
                 await asyncio.sleep(0.2)

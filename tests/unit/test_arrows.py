@@ -85,6 +85,7 @@ MODULE_EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
                 "features",
                 "fleet",
                 "laboratory",
+                "plan",
                 "service",
                 "tiered",
             )

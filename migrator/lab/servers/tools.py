@@ -52,8 +52,13 @@ def dump_metadata_log(laboratory: Laboratory, *files: Path, kafka: Artifacts | N
     copies = _copies(laboratory, files)
     assert copies, f"no segment and no snapshot in {files}"
     names = ",".join(str(each) for each in copies)
-    tool = _since(kafka or laboratory.artifacts, "4.3", "kafka.tools.DumpLogSegments")
+    tool = dump_log_segments(kafka or laboratory.artifacts)
     return laboratory.tool(tool, "--cluster-metadata-decoder", "--files", names, kafka=kafka)
+
+
+def dump_log_segments(kafka: Artifacts) -> str:
+    """Name the main class of `kafka-dump-log`."""
+    return _since(kafka, "4.3", "kafka.tools.DumpLogSegments")
 
 
 def config_command(kafka: Artifacts) -> str:

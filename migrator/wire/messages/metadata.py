@@ -1,11 +1,13 @@
 """The records of the metadata log: what the controller decided, one change each.
 
 In:   `schema`.
-Out:  record types 0 to 27; `api_key` is the type id, and 6, 13 and 16 were never given.
+Out:  record types 0 to 29; `api_key` is the type id, and 6, 13 and 16 were never given. What 3.9 does not know is read
+      only, of a log whose metadata.version was raised (RegisterBroker 4, BrokerRegistrationChange 3, types 28 and 29).
 Elsewhere: the frame around a record (`records`), which version a metadata.version allows (controller), what replaying
 a record changes (model).
-Source: Kafka 3.9 metadata record schemas. kio does not have them: checked by tests/unit/wire/test_records.py against
-bytes put together by hand, and by tests/contract/test_wire_dump_log.py, where Kafka's own tool reads ours.
+Source: Kafka 3.9 metadata record schemas, and those of 4.4 for the rest. kio does not have them: checked by
+tests/unit/wire/test_records.py against bytes put together by hand, and by tests/contract/test_wire_dump_log.py, where
+Kafka's own tools of both releases read ours.
 """
 
 from collections.abc import Sequence
@@ -83,8 +85,8 @@ class BrokerFeature(Part):
     max_supported_version: Annotated[int, Field(INT16, "highest level")] = 0
 
 
-class RegisterBrokerRecord(Message, api_key=0, versions=(0, 3), flexible_since=0):
-    """A broker joined. Its epoch is the offset of this record."""
+class RegisterBrokerRecord(Message, api_key=0, versions=(0, 4), flexible_since=0):
+    """A broker joined. Its epoch is the offset of this record. Version 4 is of Kafka 4.3; nothing here writes it."""
 
     broker_id: BrokerId = 0
     is_migrating_zk_broker: Annotated[bool, Field(BOOL, "true: it runs in ZooKeeper mode", since=2)] = False
@@ -96,6 +98,10 @@ class RegisterBrokerRecord(Message, api_key=0, versions=(0, 3), flexible_since=0
     fenced: Annotated[bool, Field(BOOL, "true: it leads nothing and is in no in-sync set")] = True
     in_controlled_shutdown: Annotated[bool, Field(BOOL, "true: its leaderships are being moved", since=1)] = False
     log_dirs: Annotated[Sequence[bytes], Field(ARRAY(UUID), "its log directories", since=3, tag=0)] = ()
+    cordoned_log_dirs: Annotated[
+        Sequence[bytes] | None,
+        Field(ARRAY(UUID), "those that get no new replicas; None: not said yet", since=4, nullable=True, tag=1),
+    ] = None
 
 
 class UnregisterBrokerRecord(Message, api_key=1, versions=(0, 0), flexible_since=0):
@@ -119,8 +125,8 @@ class UnfenceBrokerRecord(Message, api_key=8, versions=(0, 0), flexible_since=0)
     epoch: BrokerEpoch = 0
 
 
-class BrokerRegistrationChangeRecord(Message, api_key=17, versions=(0, 2), flexible_since=0):
-    """A registered broker was fenced, unfenced, is leaving, or lost a directory."""
+class BrokerRegistrationChangeRecord(Message, api_key=17, versions=(0, 3), flexible_since=0):
+    """A registered broker was fenced, unfenced, is leaving, or lost a directory. Version 3 is of Kafka 4.3."""
 
     broker_id: BrokerId = 0
     broker_epoch: BrokerEpoch = 0
@@ -129,6 +135,10 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions=(0, 2), flexi
     log_dirs: Annotated[
         Sequence[bytes], Field(ARRAY(UUID), "the directories that are left; empty: no change", since=2, tag=2)
     ] = ()
+    cordoned_log_dirs: Annotated[
+        Sequence[bytes] | None,
+        Field(ARRAY(UUID), "those that get no new replicas; None: no change", since=3, nullable=True, tag=3),
+    ] = None
 
 
 class ControllerEndpoint(Part):
@@ -159,6 +169,12 @@ class RegisterControllerRecord(Message, api_key=27, versions=(0, 0), flexible_si
 
 
 # --- topics and partitions ----------------------------------------------------------------------------------
+
+
+class UnregisterControllerRecord(Message, api_key=29, versions=(0, 0), flexible_since=0):
+    """A controller was removed. Of Kafka 4.4: no release of before reads it."""
+
+    controller_id: Annotated[int, Field(INT32, "node id of a controller")] = 0
 
 
 class TopicRecord(Message, api_key=2, versions=(0, 0), flexible_since=0):
@@ -239,6 +255,12 @@ class PartitionChangeRecord(Message, api_key=5, versions=(0, 2), flexible_since=
         Sequence[int] | None,
         Field(ARRAY(INT32), "the last of those before none was left; None: no change", since=2, nullable=True, tag=7),
     ] = None
+
+
+class ClearElrRecord(Message, api_key=28, versions=(0, 0), flexible_since=0):
+    """No partition has eligible leader replicas any more. Of Kafka 4.0: no release of before reads it."""
+
+    topic_name: Annotated[str, Field(STRING, "of one topic; empty: of all")] = ""
 
 
 # --- configuration, quotas, producer ids, features ----------------------------------------------------------

@@ -37,6 +37,7 @@ from migrator.wire.messages.metadata import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
@@ -56,6 +57,7 @@ from migrator.wire.messages.metadata import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
@@ -257,8 +259,22 @@ def test_a_record_that_contradicts_the_image_stops_the_replay(record: Message) -
 
 def test_markers_and_noops_change_nothing() -> None:
     image = an_image(a_topic("orders"))
-    markers = (NoOpRecord(), BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord())
+    markers = (
+        NoOpRecord(),
+        BeginTransactionRecord(),
+        EndTransactionRecord(),
+        AbortTransactionRecord(),
+        ClearElrRecord(),
+    )
     assert replayed(image, *markers) == image
+
+
+def test_a_controller_of_kafka_4_4_is_unregistered() -> None:
+    image = replayed(
+        an_image(), RegisterControllerRecord(controller_id=3000), RegisterControllerRecord(controller_id=1)
+    )
+    left = replayed(image, UnregisterControllerRecord(controller_id=3000), UnregisterControllerRecord(controller_id=9))
+    assert set(left.controllers) == {1}
 
 
 def test_a_mark_of_ours_stands_until_it_is_taken_back() -> None:

@@ -23,7 +23,7 @@ from migrator.audit.history.kept_runs import REPORT_FILE
 from migrator.control_api.control_file import CONTROL_FILE
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
-from migrator.model.image import EMPTY
+from migrator.model.image import EMPTY, METADATA_VERSION
 from migrator.model.verdict import Condition, Verdict
 from state_machine.children.commands import Result
 from state_machine.children.processes import Launched
@@ -501,7 +501,7 @@ class FakeLog:
         self.image = EMPTY
         self.asked_to_lead: list[int] = []
         self.levels: dict[int, VoterLevels | str] = {}
-        self.raised: list[int] = []
+        self.raised: list[int | str] = []
         self.refuses = ""
         self.min_isr: Mapping[int, int] = NOT_KNOWN
 
@@ -516,15 +516,18 @@ class FakeLog:
             raise OSError(found)
         return found
 
-    async def raise_level(self, level: int, observed: LogObservation) -> None:
+    async def raise_feature(self, feature: str, level: int, observed: LogObservation) -> None:
         """Done by the leader; `refuses` says why not."""
-        self.raised.append(level)
+        self.raised.append(level if feature == METADATA_VERSION else f"{feature}={level}")
         if self.refuses:
             raise OSError(self.refuses)
-        self.levels = {
-            node: each if isinstance(each, str) else msgspec.structs.replace(each, finalized=level)
-            for node, each in self.levels.items()
-        }
+
+        def raised(known: VoterLevels) -> VoterLevels:
+            if feature == METADATA_VERSION:
+                return msgspec.structs.replace(known, finalized=level)
+            return msgspec.structs.replace(known, features={**known.features, feature: level})
+
+        self.levels = {node: each if isinstance(each, str) else raised(each) for node, each in self.levels.items()}
 
     async def look(self, now: float, min_isr: Mapping[int, int] = NOT_KNOWN) -> LogObservation:
         self.min_isr = min_isr

@@ -88,7 +88,7 @@ def test_a_frame_with_longer_numbers_is_read_as_the_same() -> None:
         ("00140000", "frame version 0 is not known, only 1"),
         ("02140000", "frame version 2 is not known"),
         ("01060000", "record type 6 is not known"),
-        ("011c0000", "record type 28 is not known"),
+        ("011e0000", "record type 30 is not known"),
         ("01ffffffff0f0000", "record type 4294967295 is not known"),
         ("01140100", "version 1 of NoOpRecord is not known"),
         ("0103030000", "version 3 of PartitionRecord is not known"),

@@ -58,6 +58,8 @@ def test_before_the_change_the_board_sees_each_restart_in_its_order_and_what_it_
     assert [each.number for each in found.restarts] == list(range(1, 16))
     (host,) = (each for each in found.hosts if each.host == "c2")
     assert [node.restarts for node in host.nodes] == [(8, 11, 14)]
+    assert next((each.phase, each.state) for each in found.legs if each.phase) == (Phase.BROKERS_JOINING, "now")
+    assert [each.what for each in found.legs if each.irreversible][-1] == "metadata.version to 4.4-IV2 (33)"
     assert not any(each.measured for each in found.durations)
     assert all("assumed" in each.source or "settings" in each.source for each in found.durations)
     assert 86_400 < found.total.low_s < found.total.high_s

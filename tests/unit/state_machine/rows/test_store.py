@@ -80,7 +80,7 @@ def test_a_database_of_a_later_release_is_refused(tmp_path: Path) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(FindingError, match=r"Z2K-4016 .*a later release wrote it \(schema 9999; .* up to 0005\)"):
+    with pytest.raises(FindingError, match=r"Z2K-4016 .*a later release wrote it \(schema 9999; .* up to 0006\)"):
         open_database(url)
     assert copies_of(tmp_path / "new.db") == []
 
@@ -107,7 +107,7 @@ def test_a_file_is_copied_before_its_schema_changes_and_the_copy_opens_as_it_was
         assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
         assert opened.execute("SELECT number FROM noted").fetchall() == [(7,)]
     with closing(sqlite3.connect(file)) as opened:
-        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0005",)]
+        assert opened.execute("SELECT version_num FROM alembic_version").fetchall() == [("0006",)]
     copy.replace(file)
     open_database(url).dispose()
     assert len(copies_of(file)) == 1, "put back and upgraded again: copied again"
