@@ -213,6 +213,8 @@ class LogObservation(msgspec.Struct, frozen=True):
     at_minimum: TakenAtStop = TakenAtStop()
     """What the stop of a broker takes although every partition is whole (migrator.model.at_a_stop)."""
     min_isr: MinIsr = MinIsr()
+    in_transaction: bool = False
+    """A metadata transaction is open, such as that of a copy."""
 
     @property
     def known(self) -> bool:
@@ -413,6 +415,7 @@ class LogObserver:
         return LogObservation(
             at=now,
             problem="a metadata transaction is open" if said.replay.transaction_open else "",
+            in_transaction=said.replay.transaction_open,
             leader=quorum.leader_id,
             epoch=quorum.leader_epoch,
             high_watermark=quorum.high_watermark,

@@ -39,9 +39,8 @@ def stock_driver(look: Observation) -> StockDriver:
     claimed = zookeeper.holder is Holder.OURS
     if not log.known:
         if claimed:
-            copying = log.problem.startswith("a metadata transaction")
             said = f"stock has the claim (controller {zookeeper.holder_id}); {log.problem}"
-            return StockDriver(State.COPYING if copying else None, said)
+            return StockDriver(State.COPYING if log.in_transaction else None, said)
         return StockDriver(State.WAIT_QUORUM, f"the quorum of stock is not read: {log.problem}")
     state, offset = log.migration, zookeeper.migration_offset
     if state == MigrationState.POST_MIGRATION.name:

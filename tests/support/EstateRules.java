@@ -7,6 +7,7 @@ import java.util.concurrent.CompletionStage;
 import org.apache.kafka.common.Endpoint;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.common.resource.ResourceType;
 import org.apache.kafka.server.authorizer.AclCreateResult;
@@ -36,9 +37,11 @@ public class EstateRules {
         public List<AuthorizationResult> authorize(AuthorizableRequestContext context, List<Action> actions) {
             List<AuthorizationResult> results = new ArrayList<>();
             for (Action each : actions) {
-                boolean topic = each.resourcePattern().resourceType() == ResourceType.TOPIC;
-                boolean closed = topic && each.resourcePattern().name().startsWith(CLOSED);
-                results.add(closed ? AuthorizationResult.DENIED : AuthorizationResult.ALLOWED);
+                ResourceType type = each.resourcePattern().resourceType();
+                // who may create in the whole cluster is not asked about each topic
+                boolean everywhere = type == ResourceType.CLUSTER && each.operation() == AclOperation.CREATE;
+                boolean closed = type == ResourceType.TOPIC && each.resourcePattern().name().startsWith(CLOSED);
+                results.add(everywhere || closed ? AuthorizationResult.DENIED : AuthorizationResult.ALLOWED);
             }
             return results;
         }

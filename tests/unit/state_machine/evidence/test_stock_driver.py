@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from migrator.control_api.states import State
+from migrator.findings.road import STOCK_STANDS_STILL
 from state_machine.clusters.log_observer import LogBroker, LogObservation
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
 from state_machine.evidence.stock_driver import StockDriver, brokers_of_stock, phase_shown, stock_driver
+from state_machine.evidence.stock_flaws import flaw_findings
 from state_machine.facts.engines import ControllerEngine
 from state_machine.policy.gates import Holder
 from state_machine.policy.phase_table import ROWS
@@ -15,6 +20,7 @@ from state_machine.policy.phases import STEPS, Phase, way
 
 STOCK = ControllerEngine.STOCK
 OPEN = "a metadata transaction is open"
+NOW = 1_000.0
 
 
 def a_look(
@@ -25,7 +31,9 @@ def a_look(
     joined: tuple[int, ...] = (0, 1),
 ) -> Observation:
     brokers = tuple(LogBroker(each, f"run-{each}", "ZooKeeper", fenced=False) for each in joined)
-    log = LogObservation(1.0, problem, leader=3000, migration=migration, brokers=brokers)
+    log = LogObservation(
+        1.0, problem, leader=3000, migration=migration, brokers=brokers, in_transaction=problem == OPEN
+    )
     zookeeper = ZooKeeperObservation(holder, holder_id=3000, migration_offset=offset, brokers=(0, 1, 2))
     return Observation(1.0, log=log, zookeeper=zookeeper)
 
@@ -87,3 +95,23 @@ def test_with_stock_every_phase_has_a_row_for_its_steps() -> None:
     phases = {phase for phase, _ in STEPS[STOCK]} | {edge.to for edge in STEPS[STOCK].values()}
     assert phases == set(ROWS[STOCK])
     assert set(ROWS[ControllerEngine.OURS]) - phases == {Phase.REPLACING_CONTROLLERS, Phase.ABORTING}
+
+
+@pytest.mark.parametrize(
+    ("look", "seconds", "codes"),
+    [
+        (a_look(holder=Holder.OURS), 59.0, []),
+        (a_look(holder=Holder.OURS), 61.0, [STOCK_STANDS_STILL.code]),
+        (a_look("MIGRATION", Holder.OURS, -1), 61.0, [STOCK_STANDS_STILL.code]),
+        (a_look("MIGRATION", Holder.OURS, 812), 61.0, []),
+        (a_look(holder=Holder.OURS, problem=OPEN), 61.0, []),
+    ],
+)
+def test_k01_and_k02_stock_that_stands_still_is_named(look: Observation, seconds: float, codes: list[str]) -> None:
+    """A large copy shows itself as an open transaction, and is no flaw."""
+    snapshot: Any = SimpleNamespace(
+        observation=look,
+        inventory=SimpleNamespace(has_stock=True),
+        migration=SimpleNamespace(since=NOW - seconds),
+    )
+    assert [each.code for each in flaw_findings(snapshot, NOW)] == codes
