@@ -1,6 +1,6 @@
 """The plan of an estate, as one page of text and as JSON.
 
-In:   `Plan`. Out: lines; a document for programs.
+In:   `EstatePlan`. Out: lines; a document for programs.
 Elsewhere: the legs (state_machine/change/legs.py), who makes the plan (api/commands/plan.py).
 Rules: sixty brokers are one page: nodes of one release are one line, whose ids are ranges.
 """
@@ -31,7 +31,7 @@ class PlannedNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class EstatePlan:
     """releases: of brokers, by id, as far as they are known. unread: why hosts did not show theirs.
 
     name: of the cluster. windows: maintenance windows, in words.
@@ -84,11 +84,11 @@ class Plan:
         }
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def plan_lines(plan: EstatePlan) -> list[str]:
     return [*_head(plan), "", *_table(plan), "", *_foot(plan)]
 
 
-def _head(plan: Plan) -> Iterator[str]:
+def _head(plan: EstatePlan) -> Iterator[str]:
     hosts = len({each.host for each in (*plan.brokers, *plan.controllers)})
     yield (
         f"plan of {plan.name}: {len(plan.brokers)} brokers and {len(plan.controllers)} "
@@ -108,7 +108,7 @@ def _head(plan: Plan) -> Iterator[str]:
     yield f"windows     {'; '.join(plan.windows) or 'none: restarts begin at any time'}"
 
 
-def _table(plan: Plan) -> Iterator[str]:
+def _table(plan: EstatePlan) -> Iterator[str]:
     rows = [("", "leg", "restarts", "hours", "windows", "by", "phase")]
     for each in plan.legs:
         windows = "-" if each.windows is None else _between(*map(str, each.windows))
@@ -134,7 +134,7 @@ def _table(plan: Plan) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _foot(plan: Plan) -> Iterator[str]:
+def _foot(plan: EstatePlan) -> Iterator[str]:
     yield "* irreversible:"
     for each in plan.legs:
         if each.irreversible:

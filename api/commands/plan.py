@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from api.commands.output import print_json
-from api.plan_text import Plan, PlannedNode, plan_lines
+from api.plan_text import EstatePlan, PlannedNode, plan_lines
 from migrator.findings.finding import FindingError
 from migrator.fleet.actuators import actuator_for
 from migrator.fleet.inventory import Inventory, Node, read_inventory, require_inventory
@@ -60,7 +60,7 @@ def made_plan(
     through: str,
     last: str,
     measured: Mapping[str, float | None],
-) -> Plan:
+) -> EstatePlan:
     """Raises Z2K-7070."""
     limits = ChangeLimits()
 
@@ -72,7 +72,7 @@ def made_plan(
     estate = Estate(
         inventory=inventory, releases=releases, time_of_one=time_of_one, limits=limits, through=through, last=last
     )
-    return Plan(
+    return EstatePlan(
         name=inventory.cluster.name,
         brokers=tuple(map(_node, inventory.brokers)),
         controllers=tuple(map(_node, inventory.controllers)),
