@@ -33,10 +33,10 @@ def test_in_soak_the_level_and_who_supports_what_are_shown_by_groups(stock: Serv
     asyncio.run(world.to_soak())
     brokers = [msgspec.structs.replace(each, levels=(1, 21)) for each in world.log.observed.brokers]
     brokers[0] = msgspec.structs.replace(brokers[0], levels=(1, 20))
-    observe_log(world, brokers=tuple(brokers), metadata_version=21, features=("group.version",))
+    observe_log(world, brokers=tuple(brokers), metadata_version=21, feature_levels={"group.version": 1})
     asyncio.run(world.rounds())
     features = stock.get("/migrations/1")["features"]
-    assert (features["case"], features["effective"], features["others"]) == ("E", "3.9-IV0 (21)", ["group.version"])
+    assert (features["case"], features["effective"], features["others"]) == ("E", "3.9-IV0 (21)", ["group.version 1"])
     groups = {each["case"]: each for each in features["nodes"] if "broker" in each["nodes"][0]}
     assert groups["E"]["nodes"] == [f"broker {brokers[0].id}"]
     assert groups["E"]["metadata_version"] == [1, 20]
