@@ -26,7 +26,7 @@ from migrator.node.config.properties import VoterAddress
 from state_machine.clusters.log_observer import LogObservation, LogObserver
 from tests.e2e.support import HANGS_AFTER_S, wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 VOTERS = "controller.quorum.voters"
 SERVERS = "controller.quorum.bootstrap.servers"
@@ -130,7 +130,7 @@ class AfterCompleted:
         self.wait_brokers([0, 1])
 
 
-@pytest.mark.parametrize("release", [pytest.param(KAFKA_VERSION, marks=pytest.mark.long), LATER_KAFKA_VERSION])
+@pytest.mark.parametrize("release", [KAFKA_VERSION, LATER_KAFKA_VERSION])
 def test_with_static_voters_a_new_disk_is_formatted_and_started(laboratory: Laboratory, release: str) -> None:
     after = AfterCompleted(laboratory, release)
     after.cluster.create_topics(["orders"])
