@@ -130,7 +130,7 @@ def open_service(settings: ServiceSettings) -> Service:
     znodes, ahead = OwnZnodes(store, clock=clock), clock.ahead_s
     given = (store, control, supervisor, inspections, settings, road, clock)
     ours = Acts(*given, znodes=znodes, ahead_s=ahead)
-    stock = StockActs(StockEnd(fleets, hosts), *given, znodes=znodes, ahead_s=ahead)
+    stock = StockActs(StockEnd(fleets, hosts, clock), *given, znodes=znodes, ahead_s=ahead)
     acts = ActsByEngine(ours, stock)
     operations = Operations(store, control, inspections, raises, clock)
     pause_s, operates = settings.observe_every_s, settings.fleets is not None

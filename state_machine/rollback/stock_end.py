@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from state_machine.nodes.calls import HostThreads
 from state_machine.nodes.fleet import Fleet, Fleets
 from state_machine.policy.fleet_evidence import CONTROLLERS
 from state_machine.policy.outcome import Blocked, Outcome, Waiting
+from state_machine.rollback.left_out import left_out
 from state_machine.rows.store import Snapshot
 
 log = structlog.get_logger()
@@ -41,7 +42,15 @@ AGAIN_S: Final = 5.0
 class StockEnd:
     """One attempt at a time for each migration."""
 
-    def __init__(self, fleets: Fleets, hosts: HostThreads, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        fleets: Fleets,
+        hosts: HostThreads,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """clock: of rows, by which waivers end."""
+        self._clock = clock
         self._fleets = fleets
         self._hosts = hosts
         self._steady = steady
@@ -81,7 +90,9 @@ class StockEnd:
     def _end(self, snapshot: Snapshot) -> str:
         """Blocks on hosts and ZooKeeper. Returns what a person has to do first; empty: it is done."""
         fleet = self._fleets.fleet(snapshot.migration.name).of_cluster(snapshot.migration.cluster_id)
-        waits = stop_controllers(fleet, None if snapshot.observation is None else snapshot.observation.log.leader)
+        out = frozenset(left_out(snapshot, self._clock()))
+        leader = None if snapshot.observation is None else snapshot.observation.log.leader
+        waits = stop_controllers(fleet, leader, out)
         if waits:
             return waits
         local = [Path(each.data) for each in snapshot.inventory.controllers if not each.is_remote]
@@ -93,9 +104,20 @@ class StockEnd:
         return ""
 
 
-def stop_controllers(fleet: Fleet, leader: int | None) -> str:
-    """What a person has to do; empty: each of them has ended. Raises what a host refuses."""
-    for node in sorted(fleet.of(CONTROLLERS), key=lambda each: (each.id == leader, each.id)):
+def stop_controllers(fleet: Fleet, leader: int | None, out: Collection[int] = ()) -> str:
+    """What a person has to do; empty: each of them has ended. Raises what a host refuses.
+
+    out: left out of the way back by name, since their hosts are dead. They are a minority, or nothing is ended: whoever
+    runs there could lead.
+    """
+    every = fleet.of(CONTROLLERS)
+    left = [each for each in every if each.id in out]
+    if left and 2 * len(left) >= len(every):
+        reason = f"{len(left)} of {len(every)} controllers are left out, and those that run could lead"
+        raise STEP_FAILED.error(act="stop", node=f"the controllers {[each.id for each in left]}", reason=reason)
+    for node in sorted(every, key=lambda each: (each.id == leader, each.id)):
+        if node in left:
+            continue
         if node.actuator.status().state is ProcessState.STOPPED:
             continue
         answer = node.actuator.stop()
