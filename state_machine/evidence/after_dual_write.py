@@ -237,6 +237,7 @@ def _files(files: FilesDocument, now: float) -> FilesObserved:
         differing=tuple((each.node, CONTROLLER_FILES_DIFFER.found(**each.values).text) for each in files.differing),
         with_tiers=files.with_tiers,
         without_tiers=files.without_tiers,
+        unjoined=files.unjoined,
     )
 
 

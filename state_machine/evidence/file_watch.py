@@ -159,6 +159,7 @@ def _compared(
     min_isr_of_controllers = dict(before.min_isr_of_controllers)
     with_voters = list[str]()
     flags: dict[bool, list[int]] = {True: [], False: []}
+    unjoined = list[int]()
     with_tiers, without_tiers = list[int](), list[AboutNode]()
     lacked = {each.node for each in before.without_tiers}
     answers = {node.name: answer_of(snapshot, node, said[node.name]) for node in fleet.nodes}
@@ -199,8 +200,11 @@ def _compared(
             forbidden += _refused(snapshot, fleet, node, written)
         if any(key.startswith(ZOOKEEPER_KEY) for key in keys):
             zookeeper.append(AboutNode(node.role, node.id, node.path))
+        flagged = keys.get(FLAG, "").strip().lower() == "true"
         if node.role == CONTROLLERS:
-            flags[keys.get(FLAG, "").strip().lower() == "true"].append(node.id)
+            flags[flagged].append(node.id)
+        elif not flagged:
+            unjoined.append(node.id)
     return FilesDocument(
         at=now,
         fleet=fleet.digest,
@@ -208,6 +212,7 @@ def _compared(
         baseline=baseline,
         drifted=tuple(drifted),
         not_read=tuple(not_read),
+        unjoined=tuple(unjoined),
         with_flag=tuple(flags[True]),
         without_flag=tuple(flags[False]),
         with_zookeeper=tuple(zookeeper),

@@ -103,6 +103,7 @@ class FilesObserved:
     forbidden_codes: of these findings. age_s: of the oldest answer, which is that of `oldest`.
     limit_s: age from which an answer counts no more. differing: controllers whose two files differ, each in words.
     with_tiers: brokers whose file switches remote storage on; without_tiers: controllers whose file does not.
+    unjoined: brokers whose file lacks the migration flag.
     """
 
     age_s: float
@@ -118,6 +119,7 @@ class FilesObserved:
     differing: tuple[tuple[int, str], ...] = ()
     with_tiers: tuple[int, ...] = ()
     without_tiers: tuple[AboutNode, ...] = ()
+    unjoined: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -384,7 +384,13 @@ _OF_STOCK: Final[Mapping[Phase, PhaseRow]] = {
             "docs/stock-engine.md",
         ),
     ),
-    Phase.COPY: replace(PHASES[Phase.COPY], undo=undo_texts.STOCK_WINDOW, wanted=_STOCK, rolls=(Roll.JOIN,)),
+    Phase.COPY: replace(
+        PHASES[Phase.COPY],
+        undo=undo_texts.STOCK_ENGINE,
+        wanted=_STOCK,
+        goes_back=GoesBack.LED,
+        rolls=(Roll.JOIN,),
+    ),
     Phase.AUDIT: replace(
         PHASES[Phase.AUDIT],
         undo=undo_texts.STOCK_ENGINE,

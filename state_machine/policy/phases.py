@@ -288,11 +288,11 @@ _OF_STOCK: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     # and after it: brokers into ZooKeeper mode, stock is stopped, the claim is taken away
     **{
         (phase, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=stock_may_return)
-        for phase in (Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
+        for phase in (Phase.COPY, Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
     },
     **{
         (phase, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=cluster_has_returned)
-        for phase in (Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
+        for phase in (Phase.COPY, Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
     },
     (Phase.ROLLING_BACK, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=claim_is_gone),
 }

@@ -64,6 +64,21 @@ def zookeeper_answers(evidence: Evidence) -> Condition:
     return Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
 
 
+def some_broker_is_held(evidence: Evidence) -> Condition:
+    """Stock copies as soon as every broker of ZooKeeper has registered, and those with the flag do so by themselves."""
+    road = fleet_evidence_of(evidence)
+    files, live = road.files, road.zookeeper_ids
+    held = [] if files is None else [each for each in live if each in files.unjoined]
+    said = f"the files of brokers {held} have no migration flag" if held else _why_none_is_held(live, files is not None)
+    return Condition("a broker is left that does not register by itself", bool(held), said)
+
+
+def _why_none_is_held(live: tuple[int, ...], read: bool) -> str:
+    if not read:
+        return "the service has read no file yet"
+    return f"each of brokers {list(live)} has the migration flag, or its file is not read: stock would copy at once"
+
+
 _LATER: Final = _need(lambda evidence: (no_later_kafka(evidence.later),))
 _LOG: Final = _need(lambda evidence: (log_is_observed(fleet_evidence_of(evidence)),))
 _READY: Final = _need(lambda evidence: (every_broker_is_ready(fleet_evidence_of(evidence)),))
@@ -100,12 +115,17 @@ _SNAPSHOTS: Final = _need(
     {When.GATE: "the soak itself is when stock writes them; each restart of it begins from one"},
 )
 
+_UNJOINED: Final = _need(
+    lambda evidence: (some_broker_is_held(evidence),),
+    {When.WHOLE: "it is about the first start of stock, and this one has started"},
+)
+
 _UNDER_STOCK: Final = (
     *(_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY),
     *(_ANSWERS, _CLAIM, _FOLLOWS, _VOTERS, _GUARDS, _TIERS, _SCRAM),
 )
 LISTS: Final[Mapping[Roll, tuple[Need, ...]]] = {
-    Roll.BEGIN: (_LATER, _ANSWERS, _GUARDS, _TIERS),
+    Roll.BEGIN: (_LATER, _ANSWERS, _GUARDS, _TIERS, _UNJOINED),
     Roll.JOIN: (_LATER, _LOG, _PRESENT, _ELECTED, _REPLICAS, _FILES, _TIERS, _RESTARTS, _SETTLED, _CANARY),
     Roll.KRAFT: (_LATER, _LOG, _READY, _REPLICAS, _SETTLED, _CANARY, _FOLLOWS, _TIERS, _SCRAM, _RESTARTS),
     Roll.STOCK: _UNDER_STOCK,

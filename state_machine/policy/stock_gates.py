@@ -37,7 +37,7 @@ from state_machine.policy.conditions import (
     voters_follow,
     zookeeper_follows,
 )
-from state_machine.policy.fleet_evidence import Roll, RollbackPlan
+from state_machine.policy.fleet_evidence import FleetEvidence, Roll, RollbackPlan
 from state_machine.policy.fleet_names import brokers_are_those_of_the_cluster
 from state_machine.policy.gates import (
     CHECK_FRESH_S,
@@ -51,6 +51,7 @@ from state_machine.policy.gates import (
     observed_at,
 )
 from state_machine.policy.gates_back import (
+    UNLED_S,
     cost_of,
     every_voter_has_the_flag,
     files_are_kept,
@@ -281,14 +282,15 @@ def may_soak_stock(evidence: Evidence) -> Verdict:
 def stock_is_unclaimed(evidence: Evidence) -> Verdict:
     """Before the claim a rollback stops stock; safe only while it has claimed nothing and no broker is away."""
     road = fleet_evidence_of(evidence)
-    away = road.roll(Roll.JOIN).under_way
+    away, begun = road.roll(Roll.JOIN).under_way, bool(road.roll(Roll.BEGIN).nodes)
+    known = evidence.holder is not Holder.UNKNOWN or not begun
     return Verdict(
         (
             observed_at(evidence),
             Condition("stock has claimed nothing", evidence.driver_state in NOTHING_CLAIMED, driver_text(evidence)),
             Condition(
                 "no controller of this migration is known to hold /controller",
-                evidence.holder is not Holder.OURS,
+                known and evidence.holder is not Holder.OURS,
                 f"/controller: {evidence.holder}",
             ),
             Condition(
@@ -298,6 +300,23 @@ def stock_is_unclaimed(evidence: Evidence) -> Verdict:
             ),
         )
     )
+
+
+def _followed(road: FleetEvidence) -> tuple[Condition, ...]:
+    """Before `/migration` names an offset nothing was mirrored: ZooKeeper is what it was before the copy."""
+    mirrors = road.migration_offset is not None and road.migration_offset >= 0
+    return (zookeeper_follows(road),) if mirrors else ()
+
+
+def stock_may_end(evidence: Evidence) -> Verdict:
+    """Right before stock is stopped on a way back: what it has committed is in ZooKeeper.
+
+    Where nobody has led for a while nothing more is mirrored, and nothing can be waited for.
+    """
+    road = fleet_evidence_of(evidence)
+    if road.log_problem and (road.unled_s or 0.0) >= UNLED_S:
+        return Verdict(())
+    return Verdict((*((log_is_observed(road),) if _followed(road) else ()), *_followed(road)))
 
 
 def stock_may_return(evidence: Evidence) -> Verdict:
@@ -316,7 +335,7 @@ def stock_may_return(evidence: Evidence) -> Verdict:
             *((log_is_observed(road), *zookeeper_mode_is_possible(road)) if needs_log else ()),
             *(every_voter_has_the_flag(evidence) if needs_log else ()),
             claim_is_ours(evidence),
-            zookeeper_follows(road),
+            *_followed(road),
             fleet_is_operable(road),
             files_are_kept(back),
             *some_host_answers(back),

@@ -3,8 +3,8 @@
 In:   a snapshot whose brokers are all in ZooKeeper mode. Out: why it goes on, or None: nothing of stock is left.
 Elsewhere: the multi that takes the claim away (migrator/node/tools/without_controllers.py), brokers that go back before
 (rolling/back.py), when it is possible (policy/stock_gates.py).
-Rules: the active controller is stopped last, so that nothing is committed that ZooKeeper lacks. Every act can be
-repeated. What ZooKeeper lacks of a log that can be read here stops it: starting a majority again loses nothing.
+Rules: whatever would refuse to take the claim away is asked before the first stop. The active controller is stopped
+last, so that nothing is committed that ZooKeeper lacks. Every act can be repeated.
 Source: Kafka 3.9 operations page, "Reverting to ZooKeeper mode"; failure cases F-40 and F-42.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -21,6 +20,7 @@ import structlog
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import STEP_FAILED
 from migrator.fleet.actuator import Instruction, ProcessState
+from migrator.fleet.roll import UNTOUCHED
 from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
@@ -28,13 +28,15 @@ from migrator.zk.multi import Delete, Multi
 from migrator.zk.session import ZkSession
 from state_machine.nodes.calls import HostThreads
 from state_machine.nodes.fleet import Fleet, Fleets
-from state_machine.policy.fleet_evidence import CONTROLLERS
+from state_machine.policy.fleet_evidence import CONTROLLERS, Roll
 from state_machine.policy.outcome import Blocked, Outcome, Waiting
 from state_machine.rollback.left_out import left_out
-from state_machine.rows.store import Snapshot
+from state_machine.rows.store import Snapshot, reached
 
 log = structlog.get_logger()
 
+MIRRORS_S: Final = 2.0
+"""What the leader committed before its followers went is mirrored meanwhile; without a majority nothing more is."""
 AGAIN_S: Final = 5.0
 """From one attempt that failed to the next."""
 
@@ -58,8 +60,14 @@ class StockEnd:
         self._failed: dict[int, tuple[Occurrence, float]] = {}
         self._done: set[int] = set()
 
-    async def step(self, snapshot: Snapshot) -> Outcome | None:
-        """None: every stock controller is stopped, and nothing of its claim stands."""
+    def is_at_it(self, migration_id: int) -> bool:
+        """It was begun in this life of the service."""
+        return migration_id in self._running or migration_id in self._failed
+
+    async def step(self, snapshot: Snapshot, *, gone: bool) -> Outcome | None:
+        """None: every stock controller is stopped, and nothing of its claim stands. gone: ZooKeeper shows no claim."""
+        if not gone:
+            self._done.discard(snapshot.id)
         task = self._running.get(snapshot.id)
         if task is None:
             return await self._begin(snapshot)
@@ -92,16 +100,21 @@ class StockEnd:
         fleet = self._fleets.fleet(snapshot.migration.name).of_cluster(snapshot.migration.cluster_id)
         out = frozenset(left_out(snapshot, self._clock()))
         leader = None if snapshot.observation is None else snapshot.observation.log.leader
-        waits = stop_controllers(fleet, leader, out)
-        if waits:
-            return waits
-        local = [Path(each.data) for each in snapshot.inventory.controllers if not each.is_remote]
         try:
             with ZkSession(snapshot.inventory.zookeeper) as session:
-                take_claim_away(session, [each for each in local if each.is_dir()])
+                if is_claimed(session):  # while stock leads: what refuses it leaves the cluster with its controller
+                    plan_without_controllers(session, accept_loss=True)
+                waits = stop_controllers(fleet, leader, out) if _began(snapshot) else ""
+                if not waits:
+                    take_claim_away(session)
         except OSError as error:
             raise STEP_FAILED.error(act="release", node="the claim", reason=words_of(error)) from error
-        return ""
+        return waits
+
+
+def _began(snapshot: Snapshot) -> bool:
+    """Whether this migration started a stock controller, or found one that ran."""
+    return any(reached(row) not in UNTOUCHED for row in snapshot.nodes_of(Roll.BEGIN))
 
 
 def stop_controllers(fleet: Fleet, leader: int | None, out: Collection[int] = ()) -> str:
@@ -118,10 +131,10 @@ def stop_controllers(fleet: Fleet, leader: int | None, out: Collection[int] = ()
     for node in sorted(every, key=lambda each: (each.id == leader, each.id)):
         if node in left:
             continue
-        if node.actuator.status().state is ProcessState.STOPPED:
-            continue
-        answer = node.actuator.stop()
-        if isinstance(answer, Instruction):
+        if node.id == leader:
+            time.sleep(MIRRORS_S)
+        answer = node.actuator.stop()  # also of one that is down: only the act keeps its supervisor from starting it
+        if isinstance(answer, Instruction) and node.actuator.status().state is not ProcessState.STOPPED:
             return f"a person has to act on {node.name}: {answer.text}"
         if node.actuator.status().state is not ProcessState.STOPPED:
             raise STEP_FAILED.error(act="stop", node=node.name, reason="its host does not say that it has ended")
@@ -129,8 +142,14 @@ def stop_controllers(fleet: Fleet, leader: int | None, out: Collection[int] = ()
     return ""
 
 
-def take_claim_away(session: ZkSession, logs: list[Path]) -> None:
-    """Raises what refuses it. logs: directories of controllers on this host; what ZooKeeper lacks of them stops it."""
+def is_claimed(session: ZkSession) -> bool:
+    """Whether a KRaft controller has the claim."""
+    held = read_claim(session).controller
+    return held is not None and held.kraft_epoch > 0
+
+
+def take_claim_away(session: ZkSession) -> None:
+    """Raises what refuses it."""
     observed = read_claim(session)
     held = observed.controller
     if held is not None and held.kraft_epoch <= 0:
@@ -140,8 +159,7 @@ def take_claim_away(session: ZkSession, logs: list[Path]) -> None:
         return
     if held is None and observed.migration_version < 0:
         return  # taken away, and no broker is elected yet
-    with_log = [each for each in logs if any(each.glob("__cluster_metadata-0/*.log"))]
-    done = execute_without_controllers(session, plan_without_controllers(session, with_log))
+    done = execute_without_controllers(session, plan_without_controllers(session, accept_loss=True))
     log.warning("stock.claim_taken_away", after=done)
 
 

@@ -70,7 +70,9 @@ class BeginRoll(StockControllers):
                 "incarnation": "",
                 "detail": "it ran already with this file and was not restarted",
             }
+        cluster_id = task.round.snapshot.migration.cluster_id
         for directory in _directories(rendered.document):
+            _own(node, directory, cluster_id)
             _refuse_log(node, directory)
         return None
 
@@ -91,7 +93,7 @@ class BeginRoll(StockControllers):
         node, cluster_id = task.node, task.round.snapshot.migration.cluster_id
         if cluster_id is None:
             raise STEP_FAILED.error(act="write", node=node.name, reason="the id of the cluster is not known yet")
-        if _read(node, f"{directory}/{META_PROPERTIES}") is not None:
+        if _own(node, directory, cluster_id):
             return None
         release = task.round.fleet.inventory.cluster.quorum.metadata_version
         first = node.actuator.write(f"{directory}/{BOOTSTRAP}", bootstrap_checkpoint(level_of(release)))
@@ -119,6 +121,19 @@ def _read(node: FleetNode, path: str) -> bytes | None:
     if content is None:
         raise STEP_FAILED.error(act="read", node=node.name, reason=f"{path} cannot be read by its actuator")
     return content
+
+
+def _own(node: FleetNode, directory: str, cluster_id: str | None) -> bool:
+    """Whether it is formatted, for this cluster and node. Raises Z2K-4204 where it is for others."""
+    content = _read(node, f"{directory}/{META_PROPERTIES}")
+    if content is None:
+        return False
+    meta = parse_properties(content, META_PROPERTIES)
+    found = meta.value("cluster.id"), meta.value("node.id")
+    if found != (cluster_id, str(node.id)):
+        reason = f"{directory} is formatted for cluster {found[0]}, node {found[1]}: empty it"
+        raise STEP_FAILED.error(act="prepare", node=node.name, reason=reason)
+    return True
 
 
 def _refuse_log(node: FleetNode, directory: str) -> None:

@@ -92,6 +92,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     of the inventory file; None where an earlier release wrote this. differing: controllers. min_isr: by broker,
     `min.insync.replicas` of its file as it was read last; brokers whose file was never read are not named. with_tiers:
     brokers whose file switches remote storage on; without_tiers: controllers whose file does not.
+    unjoined: brokers whose file lacks the migration flag.
     min_isr_of_controllers: as min_isr. with_voters: nodes, in words, whose file has controller.quorum.voters.
     """
 
@@ -125,6 +126,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     without_tiers: tuple[AboutNode, ...] = ()
     min_isr_of_controllers: tuple[tuple[int, int], ...] = ()
     with_voters: tuple[str, ...] = ()
+    unjoined: tuple[int, ...] = ()
 
 
 class RestartFound(msgspec.Struct, frozen=True):

@@ -22,8 +22,9 @@ from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.gates_back import claim_is_gone
 from state_machine.policy.outcome import Blocked, Finished, Moving, Outcome, Waiting
 from state_machine.policy.phases import Phase, Trigger, way
+from state_machine.policy.stock_gates import stock_may_end
 from state_machine.rollback.stock_end import StockEnd
-from state_machine.rows.store import Snapshot
+from state_machine.rows.store import Snapshot, has_failed, is_under_way
 from state_machine.work.acts import Acts
 
 
@@ -119,17 +120,26 @@ class StockActs(Acts):
         return self._next_step(evidence, snapshot, said)
 
     async def _last_broker(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
-        going = await self._road.roll(snapshot, evidence, Roll.JOIN)
+        going = await self._joining(snapshot, evidence)
         return going or Moving(f"the takeover by stock: {evidence.driver_reason}")
 
+    async def _joining(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
+        """From the claim on only a broker that is under way is led on: no other one needs a restart to join."""
+        begun = any(is_under_way(row) or has_failed(row) for row in snapshot.nodes_of(Roll.JOIN))
+        if snapshot.phase_row.led_back and not begun:
+            return None
+        return await self._road.roll(snapshot, evidence, Roll.JOIN)
+
     async def _audit_of_stock(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
-        """A copy that diverged goes nowhere forward; the way back is open."""
-        going = await self._road.roll(snapshot, evidence, Roll.JOIN)
+        """A copy that diverged goes nowhere forward; the way back is open. No broker holds up the audit."""
+        audit = evidence.copy_audit
+        proven = audit is not None and audit.passed
+        if evidence.driver_state == State.DUAL_WRITE and not proven:
+            await self._prove_copy(snapshot, evidence)
+        going = await self._joining(snapshot, evidence)
         if going is not None:
             return going
-        audit = evidence.copy_audit
-        if evidence.driver_state == State.DUAL_WRITE and (audit is None or not audit.passed):
-            await self._prove_copy(snapshot, evidence)
+        if evidence.driver_state == State.DUAL_WRITE and not proven:
             if audit is not None and audit.disagrees:
                 return Blocked(f"stock's copy differs from ZooKeeper: {audit.said}; `zk2kraft rollback` leads back")
             said = "it has no result yet" if audit is None else audit.said
@@ -162,7 +172,10 @@ class StockActs(Acts):
                 return back
         if snapshot.migration.paused is not None and evidence.holder is Holder.OURS:
             return Waiting(f"paused before stock is stopped: {snapshot.migration.paused}")
-        ending = await self._end.step(snapshot)
+        waits = evidence.holder is Holder.OURS and snapshot.led_back and not self._end.is_at_it(snapshot.id)
+        if waits and not stock_may_end(evidence).holds:
+            return Waiting(f"before stock is stopped: {stock_may_end(evidence).reason()}")
+        ending = await self._end.step(snapshot, gone=claim_is_gone(evidence).holds)
         if ending is not None:
             return ending
         if not claim_is_gone(evidence).holds:

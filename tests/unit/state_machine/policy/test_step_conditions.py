@@ -62,8 +62,10 @@ SPOILT: Final[dict[str, dict[str, Any]]] = {
     },
     "every stock controller wrote a snapshot": {"road": {"soak": None}},
     "no SCRAM credential is at stake": {"road": {"scram_at_stake": ("ann",)}},
+    "a broker is left that does not register by itself": {"road": {"files": FilesObserved(5.0, with_flag=NODES)}},
 }
 NOT_AT: Final = {
+    (Roll.BEGIN, "a broker is left that does not register by itself"): When.WHOLE,
     (Roll.JOIN, "a ZooKeeper-mode broker is controller"): When.WHOLE,
     (Roll.JOIN, "no change waits for a restart of a broker"): When.WHOLE,
     (Roll.KRAFT, "no change waits for a restart of a broker"): When.WHOLE,
@@ -80,7 +82,8 @@ WHOLE_BY_ITSELF: Final = NodeNow(ProcessState.RUNNING, Verdict((Condition("it is
 def as_before(roll: Roll, *, road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
     """Everything of this step holds, but for the changes."""
     if roll is Roll.BEGIN:
-        return replace(evidence(road, **changes), check=Inspection(True, 5.0, "nothing found"))
+        before = {"zookeeper_ids": BROKERS, "files": FilesObserved(5.0, with_flag=NODES, unjoined=(2,)), **(road or {})}
+        return replace(evidence(before, **changes), check=Inspection(True, 5.0, "nothing found"))
     if roll is not Roll.JOIN:
         return evidence(road, **changes)
     found = evidence({"zookeeper_ids": BROKERS, "rolls": {}, **(road or {})})
