@@ -202,6 +202,34 @@ def brokers_are_fit(evidence: Evidence) -> Condition:
     )
 
 
+def check_is_clean(evidence: Evidence) -> tuple[Condition, ...]:
+    check = evidence.check
+    return (
+        Condition(
+            "`check` finds nothing that blocks",
+            check is not None and check.passed,
+            "no check has run yet" if check is None else check.said,
+            (INSPECTION_FAILED.code,) if check is None else check.codes,
+        ),
+        Condition(
+            "that check is under 10 minutes old",
+            check is not None and check.age_s < CHECK_FRESH_S,
+            "no check has run yet" if check is None else f"the last check ran {check.age_s:.0f} s ago",
+        ),
+    )
+
+
+def files_fit(evidence: Evidence) -> Condition:
+    check = evidence.check
+    faults = "; ".join(f"controller {node}: {text}" for node, (_, text) in sorted(evidence.file_faults.items()))
+    return Condition(
+        "every controller's file fits the service",
+        check is not None and not faults,
+        faults or ("the service has not read the files yet" if check is None else "all files fit"),
+        tuple(sorted({code for code, _ in evidence.file_faults.values()})),
+    )
+
+
 # --- gates ------------------------------------------------------------------------------------------------
 
 
@@ -217,31 +245,13 @@ def may_begin(evidence: Evidence) -> Verdict:
 
 def preflight_is_clean(evidence: Evidence) -> Verdict:
     """QUORUM starts processes, so the cluster and the controllers' files must be checked before."""
-    check = evidence.check
-    faults = "; ".join(f"controller {node}: {text}" for node, (_, text) in sorted(evidence.file_faults.items()))
-    fault_codes = tuple(sorted({code for code, _ in evidence.file_faults.values()}))
     return Verdict(
         (
             not_paused(evidence),
             cluster_is_free(evidence),
             observed_at(evidence),
-            Condition(
-                "`check` finds nothing that blocks",
-                check is not None and check.passed,
-                "no check has run yet" if check is None else check.said,
-                (INSPECTION_FAILED.code,) if check is None else check.codes,
-            ),
-            Condition(
-                "that check is under 10 minutes old",
-                check is not None and check.age_s < CHECK_FRESH_S,
-                "no check has run yet" if check is None else f"the last check ran {check.age_s:.0f} s ago",
-            ),
-            Condition(
-                "every controller's file fits the service",
-                check is not None and not faults,
-                faults or ("the service has not read the files yet" if check is None else "all files fit"),
-                fault_codes,
-            ),
+            *check_is_clean(evidence),
+            files_fit(evidence),
         )
     )
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from migrator.control_api.states import State
 from migrator.findings.road import NO_FLEET
-from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_PASSED
+from migrator.findings.service import REHEARSAL_NOT_PASSED
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import schedule_checks
@@ -40,13 +40,14 @@ from state_machine.policy.conditions import (
 from state_machine.policy.fleet_evidence import FleetEvidence, Roll, RollbackPlan
 from state_machine.policy.fleet_names import brokers_are_those_of_the_cluster
 from state_machine.policy.gates import (
-    CHECK_FRESH_S,
     NOTHING_CLAIMED,
     REHEARSAL_FRESH_S,
     Evidence,
     Holder,
+    check_is_clean,
     cluster_is_free,
     driver_text,
+    files_fit,
     not_paused,
     observed_at,
 )
@@ -70,21 +71,14 @@ WITH_CLAIM: Final = frozenset({State.COPYING, State.SYNCING, State.DUAL_WRITE})
 
 def stock_files_are_clean(evidence: Evidence) -> Verdict:
     """PREFLIGHT to QUORUM: what stock's files need is known, and the service can write and start them."""
-    check, road = evidence.check, fleet_evidence_of(evidence)
-    faults = "; ".join(f"controller {node}: {text}" for node, (_, text) in sorted(evidence.file_faults.items()))
-    fault_codes = tuple(sorted({code for code, _ in evidence.file_faults.values()}))
+    road = fleet_evidence_of(evidence)
     return Verdict(
         (
             not_paused(evidence),
             cluster_is_free(evidence),
             observed_at(evidence),
-            *_check_is_clean(evidence),
-            Condition(
-                "every controller's file fits the inventory",
-                check is not None and not faults,
-                faults or ("the service has not read the files yet" if check is None else "all files fit"),
-                fault_codes,
-            ),
+            *check_is_clean(evidence),
+            files_fit(evidence),
             _is_operated(evidence),
             fleet_is_operable(road),
             *conditions_of(evidence, Roll.BEGIN, When.GATE),
@@ -95,23 +89,6 @@ def stock_files_are_clean(evidence: Evidence) -> Verdict:
 def _is_operated(evidence: Evidence) -> Condition:
     said = "it does" if evidence.road is not None else "no inventory file names the controllers' hosts"
     return Condition("the service operates the hosts", evidence.road is not None, said, (NO_FLEET.code,))
-
-
-def _check_is_clean(evidence: Evidence) -> tuple[Condition, ...]:
-    check = evidence.check
-    return (
-        Condition(
-            "`check` finds nothing that blocks",
-            check is not None and check.passed,
-            "no check has run yet" if check is None else check.said,
-            (INSPECTION_FAILED.code,) if check is None else check.codes,
-        ),
-        Condition(
-            "that check is under 10 minutes old",
-            check is not None and check.age_s < CHECK_FRESH_S,
-            "no check has run yet" if check is None else f"the last check ran {check.age_s:.0f} s ago",
-        ),
-    )
 
 
 def stock_has_formed(evidence: Evidence) -> Verdict:
@@ -190,7 +167,7 @@ def last_broker_may_restart(evidence: Evidence) -> Verdict:
             cluster_is_free(evidence),
             observed_at(evidence),
             fleet_is_operable(road),
-            *_check_is_clean(evidence),
+            *check_is_clean(evidence),
             _waits(evidence),
             Condition("exactly one broker has not joined", len(missing) == 1, f"not registered: brokers {missing}"),
             Condition(
@@ -308,6 +285,17 @@ def _followed(road: FleetEvidence) -> tuple[Condition, ...]:
     return (zookeeper_follows(road),) if mirrors else ()
 
 
+def _brokers_are_there(road: FleetEvidence) -> Condition:
+    """The claim is not taken away while a broker that holds replicas is dead: nobody would lead them. It is asked here,
+    while stock leads and its replicas can still be moved.
+    """
+    away, orphans = list(road.not_ready), road.orphans
+    said = f"brokers {away} are fenced or shutting down; {orphans} replicas are on brokers that are not registered"
+    ok = not away and not orphans
+    name = "every broker that holds replicas is there"
+    return Condition(name, ok, "every one is" if ok else f"{said}: start them, or move their replicas elsewhere")
+
+
 def stock_may_end(evidence: Evidence) -> Verdict:
     """Right before stock is stopped on a way back: what it has committed is in ZooKeeper.
 
@@ -336,6 +324,7 @@ def stock_may_return(evidence: Evidence) -> Verdict:
             *(every_voter_has_the_flag(evidence) if needs_log else ()),
             claim_is_ours(evidence),
             *_followed(road),
+            _brokers_are_there(road),
             fleet_is_operable(road),
             files_are_kept(back),
             *some_host_answers(back),

@@ -120,8 +120,15 @@ class StockActs(Acts):
         return self._next_step(evidence, snapshot, said)
 
     async def _last_broker(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        released = await self._released_by_hand(snapshot, evidence)
+        if released is not None:
+            return released
         going = await self._joining(snapshot, evidence)
         return going or Moving(f"the takeover by stock: {evidence.driver_reason}")
+
+    async def _released_by_hand(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
+        """From the claim on: `zk2kraft rollback --without-controllers`, after stock was stopped."""
+        return await self._returned(snapshot, evidence) if snapshot.phase_row.led_back else None
 
     async def _joining(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """From the claim on only a broker that is under way is led on: no other one needs a restart to join."""
@@ -132,6 +139,9 @@ class StockActs(Acts):
 
     async def _audit_of_stock(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """A copy that diverged goes nowhere forward; the way back is open. No broker holds up the audit."""
+        released = await self._released_by_hand(snapshot, evidence)
+        if released is not None:
+            return released
         audit = evidence.copy_audit
         proven = audit is not None and audit.passed
         if evidence.driver_state == State.DUAL_WRITE and not proven:

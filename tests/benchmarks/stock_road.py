@@ -274,7 +274,9 @@ def _why_not_final(controllers: list[StockController]) -> str | None:
 
 
 class Driven:
-    """The service as an operator and a second person use it, by its REST API."""
+    """The service as an operator and a second person use it, by its REST API. after_brokers: the phase that is next."""
+
+    after_brokers = "REPLACING_CONTROLLERS"
 
     def __init__(self, twin: Twin) -> None:
         self.twin = twin
@@ -352,16 +354,19 @@ def _events(log: Path) -> list[dict[str, Any]]:
 
 
 def our_road(twin: Twin) -> RoadFigures:
+    return driven_road(twin, Driven(twin), OURS)
+
+
+def driven_road(twin: Twin, driven: Driven, system: str) -> RoadFigures:
+    """Through every phase that this engine has."""
     with twin.under_traffic():
         twin.begin(Phase.PREPARE)
-        driven = Driven(twin)
         driven.prepare()
         twin.begin(Phase.CHECK)
         driven.wait_gate("PREFLIGHT")
         driven.go_on("PREFLIGHT")
         driven.wait_gate("QUORUM")
-        driven.service.operation(driven.migration, "advance", "QUORUM")
-        driven.service.wait_phase(driven.migration, "BROKERS_JOINING", deadline_s=STEP_DEADLINE_S)
+        driven.go_on("QUORUM", through="BROKERS_JOINING")
         driven.wait_gate("BROKERS_JOINING")
         twin.begin(Phase.JOIN)
         driven.go_on("BROKERS_JOINING", through="READY")
@@ -375,17 +380,21 @@ def our_road(twin: Twin) -> RoadFigures:
         driven.go_on("ROLLING_BROKERS")
         driven.wait_brokers()
         twin.begin(Phase.CHECK)
-        driven.wait_gate("REPLACING_CONTROLLERS")
-        twin.begin(Phase.REPLACE)
-        driven.go_on("REPLACING_CONTROLLERS", through="SOAK")
-        twin.begin(Phase.SOAK)
+        driven.wait_gate(driven.after_brokers)
+        if driven.after_brokers != "SOAK":
+            twin.begin(Phase.REPLACE)
+            driven.go_on(driven.after_brokers, through="SOAK")
+            twin.begin(Phase.SOAK)
+        else:
+            twin.begin(Phase.SOAK)
+            driven.go_on("SOAK")
         driven.wait_gate("FINALIZING")
         twin.begin(Phase.FINALIZE)
         driven.go_on("FINALIZING", through="COMPLETED")
         twin.end()
         twin.broker_restarts = driven.restarts(*(each.broker_id for each in twin.cluster.brokers))
         twin.controller_restarts = driven.restarts(*driven.fleet.stock)
-    return twin.figures(OURS, driven.takeover())
+    return twin.figures(system, driven.takeover())
 
 
 # --- stock, by the service --------------------------------------------------------------------------------
@@ -393,6 +402,8 @@ def our_road(twin: Twin) -> RoadFigures:
 
 class DrivenStock(Driven):
     """With `engine: stock`: of the controllers their files and empty directories, as an operator prepares them."""
+
+    after_brokers = "SOAK"
 
     def prepare(self) -> None:
         cluster = self.twin.cluster
@@ -414,39 +425,8 @@ class DrivenStock(Driven):
 
 
 def driven_stock_road(twin: Twin) -> RoadFigures:
-    """As `our_road`, without the phase that replaces controllers; the last broker's restart is the takeover."""
-    with twin.under_traffic():
-        twin.begin(Phase.PREPARE)
-        driven = DrivenStock(twin)
-        driven.prepare()
-        twin.begin(Phase.CHECK)
-        driven.wait_gate("PREFLIGHT")
-        driven.go_on("PREFLIGHT")
-        driven.wait_gate("QUORUM")
-        driven.go_on("QUORUM", through="BROKERS_JOINING")
-        driven.wait_gate("BROKERS_JOINING")
-        twin.begin(Phase.JOIN)
-        driven.go_on("BROKERS_JOINING", through="READY")
-        twin.begin(Phase.CHECK)
-        driven.wait_gate("TAKEOVER")
-        twin.begin(Phase.TAKEOVER)
-        driven.go_on("TAKEOVER", through="DUAL_WRITE")
-        twin.begin(Phase.CHECK)
-        driven.wait_gate("ROLLING_BROKERS")
-        twin.begin(Phase.ROLL)
-        driven.go_on("ROLLING_BROKERS")
-        driven.wait_brokers()
-        twin.begin(Phase.CHECK)
-        driven.wait_gate("SOAK")
-        twin.begin(Phase.SOAK)
-        driven.go_on("SOAK")
-        driven.wait_gate("FINALIZING")
-        twin.begin(Phase.FINALIZE)
-        driven.go_on("FINALIZING", through="COMPLETED")
-        twin.end()
-        twin.broker_restarts = driven.restarts(*(each.broker_id for each in twin.cluster.brokers))
-        twin.controller_restarts = driven.restarts(*driven.fleet.stock)
-    return twin.figures(BY_SERVICE, driven.takeover())
+    """Without the phase that replaces controllers; the last broker's restart is the takeover."""
+    return driven_road(twin, DrivenStock(twin), BY_SERVICE)
 
 
 # --- the run ----------------------------------------------------------------------------------------------

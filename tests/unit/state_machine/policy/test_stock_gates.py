@@ -101,3 +101,17 @@ def test_a_copy_that_diverged_keeps_the_way_back_open() -> None:
     seen = waiting(back, driver_state=State.DUAL_WRITE, holder=Holder.OURS, copy_audit=differs)
     assert closed(stock_may_return(seen)) == []
     assert closed(stock_may_return(replace(seen, holder=Holder.NOBODY))) == ["/controller is held by this quorum"]
+
+
+def test_a_dead_broker_is_told_while_stock_leads_and_its_replicas_can_be_moved() -> None:
+    for road in ({"not_ready": (1,)}, {"orphans": 3}):
+        seen = waiting({"back": RollbackPlan(), "rolls": {}, **road}, driver_state=State.DUAL_WRITE, holder=Holder.OURS)
+        assert closed(stock_may_return(seen)) == ["every broker that holds replicas is there"]
+
+
+def test_a_claim_before_anything_was_mirrored_does_not_keep_the_way_back_closed() -> None:
+    """K-2: the copy is committed, and `/migration` says -1."""
+    behind = {"back": RollbackPlan(), "rolls": {}, "dual_write_lag": 900}
+    for offset, names in ((-1, []), (5, ["ZooKeeper has every committed change"])):
+        seen = waiting({**behind, "migration_offset": offset}, driver_state=State.SYNCING, holder=Holder.OURS)
+        assert closed(stock_may_return(seen)) == names
