@@ -249,8 +249,8 @@ FAULTS: Final = (
     ),
     Fault(
         PHASES + "policy/gates.py",
-        "                check is not None and check.age_s < CHECK_FRESH_S,",
-        "                check is not None,",
+        "            check is not None and check.age_s < CHECK_FRESH_S,",
+        "            check is not None,",
         "controllers are started on the word of an old check",
         ("tests/unit/state_machine/policy/test_gates.py",),
     ),
